@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { METRICS, SPANS, stepOf, worst } from "../src/fleet/metrics";
 import { byHost } from "../src/fleet/vitals";
 import { VIRTUAL, counted } from "../src/host/vitals";
-import vectors from "../../crates/controller/src/fleet/vitals/devices.json?raw";
+import vectors from "../../crates/series/src/devices/devices.json?raw";
 
 describe("hosts over time", () => {
   test("a column is a whole number of the controller's samples, and there are as many as a screen shows", () => {

@@ -3,12 +3,13 @@
 //! and `top`.
 //!
 //! The way of a value: decoded samples of a region go through [`mod@derive`], which adds up what its schema says;
-//! [`series`] names what is left; [`rank`] chooses between equal series; [`rate`] makes rates of counters; [`families`]
-//! decides what a name means where many hosts use it; [`exposition`] writes Prometheus' text, [`template`] that of many
-//! hosts at once. Nothing here does any I/O.
+//! [`series`] names what is left; [`rank`] chooses between equal series; [`rate`] makes rates of counters; [`devices`]
+//! says which of a host's devices count; [`families`] decides what a name means where many hosts use it; [`exposition`]
+//! writes Prometheus' text, [`template`] that of many hosts at once. Nothing here does any I/O.
 #![forbid(unsafe_code)]
 
 pub mod derive;
+pub mod devices;
 pub mod exposition;
 pub mod families;
 pub mod in_order;

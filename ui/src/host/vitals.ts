@@ -6,7 +6,7 @@ import { type Mount, mounts } from "./devices";
 import type { At, Subject } from "./subject";
 import { rates } from "./spark";
 
-/** Devices through which traffic passes that another one counts, too: bridges, bonds, tunnels, containers' ends, VLANs. As crates/controller/src/fleet/vitals.rs has it for the fleet. */
+/** Devices through which traffic passes that another one counts, too: bridges, bonds, tunnels, containers' ends, VLANs. As crates/series/src/devices.rs has it for the fleet and for `onlooker top`. */
 export const VIRTUAL = /^(lo$|veth|docker|br-|br\d|virbr|cni|cali|flannel|tap|tun|wg|bond|team|ifb|dummy|vlan)|\./;
 /** Disks made of others, which count again, or of memory. */
 const COMPOUND = /^(dm-|md|drbd|zram)/;

@@ -10,6 +10,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use onlooker_series::devices::{counts_on_its_own, used_share};
 use onlooker_series::rate::{Growth, per_second};
 use onlooker_series::series::Series;
 use onlooker_series::text::Text;
@@ -18,11 +19,6 @@ use super::{Fleet, Host, Plan, Values};
 
 /// Time between two samples.
 pub const INTERVAL: Duration = Duration::from_secs(5);
-
-/// How devices are called whose traffic another one counts, too: the loopback, bridges, bonds, tunnels, containers' ends.
-/// `ui/src/host/vitals.ts` has the same; `vitals/devices.json` holds the two together.
-const VIRTUAL: [&str; 14] =
-    ["veth", "docker", "br-", "virbr", "cni", "cali", "flannel", "tap", "tun", "wg", "bond", "team", "ifb", "dummy"];
 
 /// Kinds of pressure, as the kernel calls them.
 pub(crate) const RESOURCES: [&str; 3] = ["cpu", "memory", "io"];
@@ -199,9 +195,8 @@ impl Places {
         };
         let fullest = self.filesystems.iter().filter_map(|(mount, [size, free, available, read_only])| {
             let is_fixed = number(read_only).is_some_and(|read_only| read_only > 0.0);
-            // What is kept for root is neither used nor to be had.
-            let (used, left) = (number(size)? - number(free)?, number(available)?);
-            Some((used / (used + left), mount)).filter(|(share, _)| share.is_finite() && !is_fixed)
+            let share = used_share(number(size)?, number(free)?, number(available)?)?;
+            Some((share, mount)).filter(|_| !is_fixed)
         });
         let [idle, receive, transmit, pressures @ ..] = rates.map(|rate| rate.per_second);
         #[allow(clippy::cast_precision_loss)] // so many CPUs have no host
@@ -221,13 +216,6 @@ impl Places {
             pressure: pressures.map(|pressure| pressure.map(|share| share.clamp(0.0, 1.0))),
         }
     }
-}
-
-/// Whether no other network device counts what this one does. VLANs are called by their device, a dot and a number.
-fn counts_on_its_own(device: &str) -> bool {
-    let is_vlan = device.contains('.') || device.starts_with("vlan");
-    let is_bridge = device.strip_prefix("br").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-    device != "lo" && !is_vlan && !is_bridge && !VIRTUAL.iter().any(|start| device.starts_with(start))
 }
 
 /// Counters, added up.

@@ -16,7 +16,7 @@ mod memory;
 mod direct;
 
 use direct::Direct;
-pub(crate) use memory::Host;
+pub(crate) use memory::{Host, Region, Shared};
 
 /// Acquisition time of the host's guarded blocks; its clock says 1000 s at bootstrap.
 pub(crate) const ACQUIRED_NS: u64 = 999_500_000_000;
@@ -32,7 +32,12 @@ pub(crate) const SHOP: &str = r#"{"name":"shop","groups":[
      "fields":[{"name":"queue_depth","metric":"gauge","type":"i64","help":"Waiting\\now."}]}]}"#;
 
 pub(crate) fn host() -> Host {
-    let mut host = Host::new(64);
+    host_of(64)
+}
+
+/// With a control region of so many blocks, for many regions.
+pub(crate) fn host_of(control_blocks: usize) -> Host {
+    let mut host = Host::new(control_blocks);
     let region = host.region(1, "shop", &[("pid", "4321"), ("program", "my shop")], SHOP);
     let identity = region.entry.identity;
     region.words.set(0, 1, u64::MAX);

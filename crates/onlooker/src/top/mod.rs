@@ -1,17 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `onlooker top`: one host, live, in a terminal.
 //!
-//! A thread reads the host ([`reader`]) into the [`model`]; this one draws it ([`screen`]) at most ten times a second and obeys keys ([`view`]).
+//! A thread reads what the view shows ([`kind`]) of the host ([`reader`]) into the [`model`]; this one draws it
+//! ([`screen`]) at most ten times a second and
+//! obeys keys ([`view`]).
 
+mod advice;
+mod chosen;
+mod devices;
+mod entities;
+mod grid;
+mod kind;
+mod listing;
 mod machine;
 mod model;
 mod motion;
+mod natural;
+mod once;
 mod pace;
 mod reader;
 mod reason;
 mod screen;
 mod series;
 mod terminal;
+mod text;
 mod theme;
 mod view;
 
@@ -20,30 +32,25 @@ mod tests;
 
 use crate::host::{ByChoice, Choice, HostError, Options, Target, addresses};
 use crate::number::parse_duration;
-use crate::suggest::nearest;
 use crate::{End, Failure, output, token};
+use clap::error::ErrorKind;
+use kind::Kind;
 use model::Model;
 use onlooker_reader::Limits;
 use onlooker_reader::clock::{Moment, steady_ns};
-use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, Event};
-use ratatui::layout::Rect;
 use reader::Reader;
 use rustix::termios::isatty;
-use std::collections::{BTreeSet, HashSet};
-use std::io::{self, Write as _};
+use std::collections::HashSet;
+use std::io;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use terminal::Screen;
 use theme::Theme;
-use view::{Action, Column, View};
+use view::{Action, View};
 
 /// Time between two drawings at least.
 const FRAME: Duration = Duration::from_millis(100);
-/// How long `--once` reads, so that there are rates.
-const ONCE: Duration = Duration::from_millis(1_100);
-/// Series that `--once` prints at most.
-const ONCE_ROWS: u16 = 2_000;
 
 /// What the user asks for.
 #[derive(Debug, clap::Args)]
@@ -65,21 +72,49 @@ pub(crate) struct Arguments {
     /// Time for connecting, and for each reading
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     timeout: Duration,
-    /// Column that the series are sorted by at first
-    #[arg(long, value_name = "COLUMN", value_enum, default_value = "active")]
-    sort: Column,
-    /// Show only series with these words in name, labels or region
+    /// What to look at first; series, if you name some with --region, else the machine
+    #[arg(long, value_name = "VIEW", value_enum)]
+    view: Option<Kind>,
+    /// Column that the view is sorted by at first: of series active, name, value, rate, change; of tables the names
+    /// that --json has
+    #[arg(long, value_name = "COLUMN")]
+    sort: Option<String>,
+    /// Show only rows with these words in them (of series: name, labels, region)
     #[arg(long, value_name = "WORDS", default_value = "")]
     search: String,
-    /// Show only this region
+    /// Show only this region's series
     #[arg(long, value_name = "NAME")]
     region: Option<String>,
-    /// Read for a second, print all as plain text and end; needs no terminal
+    /// Read until there are rates, print the view as plain text and end; needs no terminal
     #[arg(long)]
     once: bool,
     /// Columns of `--once`
     #[arg(long, value_name = "N", default_value_t = 140, requires = "once", value_parser = clap::value_parser!(u16).range(20..=1000))]
     width: u16,
+    /// With `--once`: the view's rows as JSON, with the bytes that were read for them
+    #[arg(long, requires = "once")]
+    json: bool,
+}
+
+impl Arguments {
+    /// What they say is to be shown; else why that cannot be.
+    fn view(&self) -> Result<View, String> {
+        let is_of_series = self.region.is_some() || !self.search.is_empty() || self.sort.is_some();
+        let mut view = View::of(self.view.unwrap_or(if is_of_series { Kind::Series } else { Kind::Machine }));
+        let name = view.kind.name();
+        if self.region.is_some() && view.kind != Kind::Series {
+            return Err(format!("--region shows series: leave --view {name} out"));
+        }
+        view.series.region.clone_from(&self.region);
+        if !self.search.is_empty() {
+            let filter = view.filter().ok_or_else(|| format!("the view {name} has no rows for --search"))?;
+            filter.clone_from(&self.search);
+        }
+        if let Some(sort) = &self.sort {
+            view.sort_by(sort)?;
+        }
+        Ok(view)
+    }
 }
 
 /// Shows the host until the user quits.
@@ -92,23 +127,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
         ));
         return Ok(End::Incomplete);
     }
+    let view = arguments.view().unwrap_or_else(|why| clap::Error::raw(ErrorKind::InvalidValue, why + "\n").exit());
     let addresses = addresses(&arguments.target).map_err(HostError::from)?;
     let is_local = addresses.iter().all(|address| address.ip().is_loopback());
     let token = arguments.token.token(is_local).map_err(HostError::from)?;
     let now = Moment::now();
     let mut model = Model::new(arguments.target.to_string(), arguments.interval, (now.steady_ns, now.utc_ns));
-    model.follow(&HashSet::new(), arguments.region.as_deref());
+    model.follow(view.kind, &HashSet::new(), view.region());
     let options =
         Options { choice: arguments.via, by: arguments.by, timeout: arguments.timeout, limits: Limits::default() };
     let reader = Reader::start(model, arguments.target.clone(), addresses, token, options)?;
-    let view = View {
-        sort: arguments.sort,
-        search: arguments.search.clone(),
-        region: arguments.region.clone(),
-        is_whole: arguments.once,
-        ..View::default()
-    };
-    if arguments.once { once(&reader, view, arguments.width) } else { live(&reader, view) }
+    if arguments.once { once::run(&reader, view, arguments) } else { live(&reader, view) }
 }
 
 fn live(reader: &Reader, mut view: View) -> Result<End, Failure> {
@@ -145,7 +174,7 @@ fn live(reader: &Reader, mut view: View) -> Result<End, Failure> {
                     let area = frame.area();
                     screen::draw(&mut view, &model, now_ns, theme, area, frame.buffer_mut());
                 })?;
-                model.follow(&view.in_view, view.region.as_deref());
+                model.follow(view.kind, &view.in_view, view.region());
                 drawn = Some(Instant::now());
                 is_wanted = false;
             }
@@ -171,57 +200,4 @@ fn live(reader: &Reader, mut view: View) -> Result<End, Failure> {
             _ => {}
         }
     }
-}
-
-/// Why nothing is shown of what was asked for; `None` where something is, or nothing was.
-fn nothing(view: &View, model: &Model) -> Option<String> {
-    let names: BTreeSet<&str> = model.regions.iter().map(|(name, _)| name.as_str()).collect();
-    if let Some(region) = view.region.as_deref().filter(|region| !names.contains(region)) {
-        let hint = match nearest(region, names.into_iter()).as_slice() {
-            [] => format!("`onlooker read {} --regions` shows all", model.target),
-            near => format!("did you mean {}?", near.join(", ")),
-        };
-        return Some(format!("no region `{}`: {hint}", output::shown(region)));
-    }
-    if view.search.trim().is_empty() || !view.rows(model).is_empty() {
-        return None;
-    }
-    let (search, all) = (output::shown(&view.search), model.series.len());
-    let region = view.region.as_ref().map_or_else(String::new, |region| format!(" of region {region}"));
-    Some(format!("no series{region} has all of these words: {search} ({all} series are there)"))
-}
-
-/// One frame with all series, as text.
-fn once(reader: &Reader, mut view: View, width: u16) -> Result<End, Failure> {
-    let begin = Instant::now();
-    let is_down = loop {
-        std::thread::sleep(Duration::from_millis(10));
-        let mut model = reader.model();
-        if model.down.is_some() || reader.has_ended() {
-            break true;
-        }
-        let rows = view.rows(&model);
-        let shown = rows.into_iter().map(|index| model.series[index].key.region).collect();
-        model.follow(&shown, view.region.as_deref());
-        if model.readings >= 2 && begin.elapsed() >= ONCE {
-            break false;
-        }
-    };
-    let model = reader.model();
-    if let Some(why) = nothing(&view, &model) {
-        output::note(&why);
-        return Ok(if is_down { End::Incomplete } else { End::NothingMatched });
-    }
-    let height = screen::full_height(&view, &model, width).min(ONCE_ROWS);
-    let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
-    let area = buffer.area;
-    screen::draw(&mut view, &model, steady_ns(), Theme::plain(), area, &mut buffer);
-    let mut out = output::stdout();
-    // The keys at the bottom are of no use here, nor is what is said of the chosen series.
-    for y in 0..height.saturating_sub(3) {
-        let line: String = (0..width).map(|x| buffer[(x, y)].symbol()).collect();
-        writeln!(out, "{}", line.trim_end())?;
-    }
-    out.flush()?;
-    Ok(if is_down { End::Incomplete } else { End::Done })
 }

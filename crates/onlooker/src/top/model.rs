@@ -4,23 +4,28 @@
 //! A series is found by its place in memory ([`Key`]), which costs no text; one that turns up at another place under the same name (its program or the
 //! agent began anew) goes on as the same row. What is not read any more stays for [`KEPT_NS`] and is dimmed. While the host is down nothing goes.
 
+use super::kind::{Kind, Region};
 use super::motion::Taken;
 use super::pace::Pace;
 use super::reason::reason_of;
-use super::series::{Key, Role, Series};
+use super::series::{Key, Series};
 use crate::host::{Connection, Reading};
 use crate::read::samples::{of_sample, of_sum};
 use onlooker_reader::clock::Relation;
 use onlooker_reader::{Frame, Session, Via};
 use onlooker_region::columns::Value;
+use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_series::derive::{Derived, Given};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use onlooker_series::rate::per_second;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 /// How long a series stays that is not there any more.
 const KEPT_NS: u64 = 30_000_000_000;
 /// Series at most: what a host may make us keep.
 const MAX_SERIES: usize = 100_000;
+/// Time that the rate of reading covers.
+const COST_NS: u64 = 5_000_000_000;
 /// Time without a reading after which the screen says so, if the interval is not longer.
 const SILENT_NS: u64 = 1_000_000_000;
 
@@ -34,6 +39,34 @@ pub(super) struct Told {
     pub(super) relation: Relation,
     /// Why it is not the kernel responder that answers, if it was wanted.
     pub(super) instead: Option<String>,
+}
+
+/// What a view has cost: bytes that READs have fetched from the host for it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cost {
+    pub(super) bytes: u64,
+    pub(super) readings: u64,
+    /// When, and how much until then: of the last seconds.
+    marks: VecDeque<(u64, u64)>,
+}
+
+impl Cost {
+    fn add(&mut self, bytes: u64, now_ns: u64) {
+        self.bytes += bytes;
+        self.readings += 1;
+        self.marks.push_back((now_ns, self.bytes));
+        let is_old = |mark: &(u64, u64)| now_ns.saturating_sub(mark.0) > COST_NS;
+        while self.marks.front().is_some_and(is_old) {
+            self.marks.pop_front();
+        }
+    }
+
+    /// Bytes a second of late, without the first reading, which has the directory and schemas too.
+    #[allow(clippy::cast_precision_loss)] // for people
+    pub(super) fn rate(&self) -> Option<f64> {
+        let (from, to) = (self.marks.front()?, self.marks.back()?);
+        per_second((to.1 - from.1) as f64, from.0, to.0)
+    }
 }
 
 /// Why there is nothing new.
@@ -51,6 +84,8 @@ struct Acquired {
     age_ns: Option<u64>,
     answered_ns: u64,
     now_ns: u64,
+    /// It is read every time; what is read now and then is old by design.
+    is_followed: bool,
 }
 
 /// See the module.
@@ -65,10 +100,14 @@ pub(super) struct Model {
     by_text: HashMap<String, usize>,
     next_id: u64,
     /// The host's regions, in the directory's order, and what was wrong with them when they were read last.
-    pub(super) regions: Vec<(String, Option<String>)>,
+    pub(super) regions: Vec<(Region, Option<String>)>,
     troubles: HashMap<u64, String>,
     /// Which of them are read when.
     pub(super) pace: Pace,
+    /// What each view has cost, in their order.
+    pub(super) costs: [Cost; Kind::ALL.len()],
+    /// Blocks that the session had read when it was looked at last.
+    blocks: u64,
     pub(super) left_out: u64,
     /// Due readings (of regions too) that gave nothing, by reason.
     pub(super) gaps: BTreeMap<&'static str, u64>,
@@ -97,6 +136,8 @@ impl Model {
             regions: Vec::new(),
             troubles: HashMap::new(),
             pace: Pace::default(),
+            costs: Default::default(),
+            blocks: 0,
             left_out: 0,
             gaps: BTreeMap::new(),
             readings: 0,
@@ -108,8 +149,15 @@ impl Model {
         }
     }
 
-    /// A reading that ended well.
-    pub(super) fn read(&mut self, connection: &Connection, reading: &Reading, derived: &mut Derived, now_ns: u64) {
+    /// A reading that ended well, for the view `kind`.
+    pub(super) fn read(
+        &mut self,
+        kind: Kind,
+        connection: &Connection,
+        reading: &Reading,
+        derived: &mut Derived,
+        now_ns: u64,
+    ) {
         let told = connection.told();
         if self.readings == 0 || *reading != Reading::Straight {
             self.told = Some(Told {
@@ -123,8 +171,19 @@ impl Model {
         }
         if let Reading::Anew(why) = reading {
             self.gap(reason_of(why), 1);
+            self.blocks = 0;
         }
+        self.spend(kind, &connection.session, now_ns);
         self.take(&connection.session, &told.relation, derived, now_ns);
+    }
+
+    /// What it has cost, beside what the session had read before.
+    pub(super) fn spend(&mut self, kind: Kind, session: &Session, now_ns: u64) {
+        let blocks = session.counters().blocks;
+        // A session that was made anew counts from 0.
+        let more = blocks.checked_sub(self.blocks).unwrap_or(blocks);
+        self.blocks = blocks;
+        self.costs[kind as usize].add(more * BLOCK_BYTES as u64, now_ns);
     }
 
     /// What a reading found. `derived` has the sums over CPUs from reading to reading.
@@ -132,7 +191,8 @@ impl Model {
         derived.begin(session.directory().last_header().map(|header| header.boot_id));
         (self.read_ns, self.left_out, self.oldest) = (now_ns, 0, None);
         let mut oldest: Option<(u64, usize)> = None;
-        for frame in session.frames() {
+        // What rests was not read: what an earlier reading found still stands.
+        for frame in session.frames().filter(|frame| !frame.is_resting()) {
             let region = frame.entry().identity.word();
             self.troubles.remove(&region);
             if let Some((why, text)) = trouble(&frame) {
@@ -142,6 +202,8 @@ impl Model {
             self.pace.was_read(region, now_ns);
             self.frame(&frame, relation, derived, now_ns, &mut oldest);
         }
+        let resting = session.frames().filter(Frame::is_resting).map(|frame| frame.entry().identity.word());
+        self.stand(&resting.collect(), now_ns);
         self.list(session);
         self.oldest = oldest.map(|(age_ns, index)| (age_ns, self.series[index].name.clone()));
         for (block, reject) in session.control_refused() {
@@ -154,25 +216,41 @@ impl Model {
         self.forget(now_ns);
     }
 
+    /// Series of these regions are as they were read last: their past has no holes.
+    fn stand(&mut self, regions: &HashSet<u64>, now_ns: u64) {
+        if regions.is_empty() {
+            return;
+        }
+        let step = self.step(now_ns);
+        let pace = &self.pace;
+        let is_there = |series: &&mut Series| {
+            regions.contains(&series.key.region) && pace.read_ns(series.key.region) == Some(series.read_ns)
+        };
+        self.series.iter_mut().filter(is_there).for_each(|series| series.motion.stand(step));
+    }
+
     fn list(&mut self, session: &Session) {
         let entries = session.directory().regions().filter(|entry| session.serves(entry));
         let mut words = HashSet::new();
         self.regions.clear();
         for entry in entries {
-            let word = entry.identity.word();
-            words.insert(word);
-            self.regions.push((crate::output::shown(&entry.name), self.troubles.get(&word).cloned()));
+            let region = Region::of(entry);
+            words.insert(region.word);
+            let trouble = self.troubles.get(&region.word).cloned();
+            self.regions.push((region, trouble));
         }
         self.troubles.retain(|word, _| words.contains(word));
         self.pace.keep(&words);
     }
 
-    /// What is in view, and the only region that is to be shown: from now on these are read every time, and what says how the
-    /// machine is.
-    pub(super) fn follow(&mut self, in_view: &HashSet<u64>, region: Option<&str>) {
-        let machine = self.series.iter().filter(|series| series.role != Role::Other).map(|series| series.key.region);
-        let followed = machine.chain(in_view.iter().copied()).collect();
-        self.pace.follow(followed, region);
+    /// What is looked at, what of it is in view, and the only region that is to be shown: from now on these are read.
+    pub(super) fn follow(&mut self, kind: Kind, in_view: &HashSet<u64>, region: Option<&str>) {
+        self.pace.follow(kind, in_view, region);
+    }
+
+    /// Whether the host has this region of the agent's own.
+    pub(super) fn has(&self, region: &str) -> bool {
+        self.regions.iter().any(|(of, _)| of.is_agents && of.name == region)
     }
 
     fn frame(
@@ -190,10 +268,11 @@ impl Model {
             true => samples.push(sample),
             false => self.left_out += 1,
         });
+        let is_followed = self.pace.follows(&Region::of(entry));
         let mut take = |key, time_ns: Option<u64>, value, new: &dyn Fn(u64) -> Series| {
             let age_ns = time_ns.map(|time_ns| relation.age_ns(time_ns, answered_ns));
             let age_ns = age_ns.map(|age_ns| u64::try_from(age_ns.max(0)).unwrap_or(u64::MAX).min(answered_ns));
-            self.value(key, value, Acquired { age_ns, answered_ns, now_ns }, oldest, new);
+            self.value(key, value, Acquired { age_ns, answered_ns, now_ns, is_followed }, oldest, new);
         };
         derived.read(entry, plan, &samples, |given| match given {
             Given::Values { group, samples, .. } => {
@@ -221,7 +300,7 @@ impl Model {
         oldest: &mut Option<(u64, usize)>,
         new: impl FnOnce(u64) -> Series,
     ) {
-        let Acquired { age_ns, answered_ns, now_ns } = acquired;
+        let Acquired { age_ns, answered_ns, now_ns, is_followed } = acquired;
         let step = self.step(now_ns);
         let Some(index) = self.find(key, now_ns, new) else {
             self.left_out += 1;
@@ -229,7 +308,7 @@ impl Model {
         };
         let series = &mut self.series[index];
         let acquired_ns = answered_ns - age_ns.unwrap_or(0);
-        let told = age_ns.filter(|_| !self.pace.is_seldom(series.key.region));
+        let told = age_ns.filter(|_| is_followed);
         if let Some(age_ns) = told.filter(|age_ns| oldest.is_none_or(|(oldest, _)| *age_ns > oldest)) {
             *oldest = Some((age_ns, index));
         }

@@ -168,6 +168,13 @@ impl Motion {
         }
     }
 
+    /// It is in this step as it was in the one before.
+    pub(super) fn stand(&mut self, step: u64) {
+        if let Some(last) = self.past.back().copied().flatten().filter(|_| step == self.step + 1) {
+            self.remember(step, last);
+        }
+    }
+
     /// Per second, scaled; of histograms the observations.
     pub(super) fn rate(&self) -> Option<f64> {
         self.rate
@@ -186,6 +193,11 @@ impl Motion {
         let mut full = vec![None; STEPS.saturating_sub(past.len())];
         full.extend_from_slice(&past[past.len().saturating_sub(STEPS)..]);
         full
+    }
+
+    /// The steps that there are, the oldest first; the last one is the newest that was read.
+    pub(super) fn past_steps(&self) -> Vec<Option<f64>> {
+        self.past.iter().copied().collect()
     }
 
     /// How far it is now from its mean of the last minute, as a part of that mean; `None` while there is nothing to compare with.
@@ -373,6 +385,17 @@ mod tests {
         gauge(&mut motion, 500_000, 4);
         assert_eq!(motion.past(500)[STEPS - 1], Some(4.0));
         assert_eq!(motion.past(500).iter().flatten().count(), 1);
+    }
+
+    #[test]
+    fn what_stands_leaves_no_hole_but_what_was_not_looked_at_does() {
+        let mut motion = Motion::default();
+        gauge(&mut motion, 1_000, 7);
+        (1..4).for_each(|step| motion.stand(step));
+        assert_eq!(motion.past_steps(), [Some(7.0); 3]);
+        motion.stand(9);
+        gauge(&mut motion, 5_000, 8);
+        assert_eq!(motion.past_steps()[3..], [None, Some(8.0)]);
     }
 
     #[test]

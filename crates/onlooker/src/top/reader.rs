@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The thread that reads the host: at due times while it answers, with growing pauses while it does not.
 
+use super::kind::{Kind, Region};
 use super::model::Model;
 use super::reason::reason;
 use crate::host::{Connection, HostError, Options, Reading, Target};
@@ -86,13 +87,17 @@ fn lock(model: &Mutex<Model>) -> MutexGuard<'_, Model> {
     model.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads what the pace wants by now.
-fn read(model: &Mutex<Model>, connection: &mut Connection) -> Result<Reading, HostError> {
+/// Reads what the pace wants by now; also says for which view.
+fn read(model: &Mutex<Model>, connection: &mut Connection) -> (Kind, Result<Reading, HostError>) {
     let (pace, now_ns) = (Arc::new(lock(model).pace.clone()), steady_ns());
-    connection.read(&|session: &mut Session| {
+    let kind = pace.kind();
+    let reading = connection.read(&|session: &mut Session| {
         let pace = pace.clone();
-        session.select(move |entry, _| pace.wants(entry.identity.word(), &entry.name, now_ns));
-    })
+        session.select(move |entry, _| pace.wants(&Region::of(entry), now_ns));
+        // What is sampled every few seconds need not be fetched ten times a second.
+        session.rest();
+    });
+    (kind, reading)
 }
 
 fn connect(
@@ -103,8 +108,8 @@ fn connect(
     options: Options,
 ) -> Result<(Connection, Derived), HostError> {
     let mut connection = Connection::open(target, addresses, token, options)?;
-    let (reading, mut derived) = (read(model, &mut connection)?, Derived::default());
-    lock(model).read(&connection, &reading, &mut derived, steady_ns());
+    let ((kind, reading), mut derived) = (read(model, &mut connection), Derived::default());
+    lock(model).read(kind, &connection, &reading?, &mut derived, steady_ns());
     Ok((connection, derived))
 }
 
@@ -120,10 +125,11 @@ fn go_on(model: &Mutex<Model>, stop: &AtomicBool, mut connection: Connection, mu
         if stop.load(Ordering::Relaxed) {
             return;
         }
-        match read(model, &mut connection) {
+        let (kind, reading) = read(model, &mut connection);
+        match reading {
             Ok(reading) => {
                 failures = 0;
-                lock(model).read(&connection, &reading, &mut derived, steady_ns());
+                lock(model).read(kind, &connection, &reading, &mut derived, steady_ns());
             }
             Err(error) => {
                 let pause = pause(failures);

@@ -39,27 +39,6 @@ impl Key {
     }
 }
 
-/// What a series says of the machine as a whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Role {
-    /// Seconds of a processor in a mode.
-    Cpu {
-        cpu: u32,
-        idle: bool,
-    },
-    /// Load average over 1, 5, 15 minutes.
-    Load(usize),
-    MemoryTotal,
-    MemoryAvailable,
-    /// Bytes of a device; sent or received.
-    Network {
-        device: String,
-        sent: bool,
-    },
-    RunQueue,
-    Other,
-}
-
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Series {
@@ -68,6 +47,12 @@ pub(super) struct Series {
     pub(super) key: Key,
     pub(super) name: String,
     pub(super) labels: String,
+    /// The same without the region's own, which all its series have.
+    pub(super) own_labels: String,
+    /// The same one by one.
+    pub(super) pairs: Vec<(String, String)>,
+    /// Which program publishes it, where it is not the agent.
+    pub(super) program: Option<String>,
     /// Name and labels as they are searched: lower case.
     pub(super) search: String,
     pub(super) region: String,
@@ -77,7 +62,6 @@ pub(super) struct Series {
     pub(super) scale: f64,
     pub(super) resolution_ns: u64,
     pub(super) acquisition: &'static str,
-    pub(super) role: Role,
     pub(super) value: Value,
     /// When the value was acquired, the reader's steady clock; `None`: by the READ itself.
     pub(super) acquired_ns: Option<u64>,
@@ -89,14 +73,18 @@ pub(super) struct Series {
 impl Series {
     /// Nothing in it steers a terminal.
     pub(super) fn new(id: u64, key: Key, entry: &RegionEntry, row: &Row) -> Self {
-        let (name, label_text) = (shown(&row.name), label_text(&row.labels));
+        let (name, text) = (shown(&row.name), label_text(&row.labels));
+        let is_own = |(name, _): &&(String, String)| !entry.labels.iter().any(|(regions, _)| regions == name);
+        let own: Vec<(String, String)> = row.labels.iter().filter(is_own).cloned().collect();
         Self {
             id,
             key,
-            search: format!("{name} {label_text} {}", shown(&entry.name)).to_lowercase(),
-            role: role(entry, &row.name, &row.labels),
+            search: format!("{name} {text} {}", shown(&entry.name)).to_lowercase(),
+            own_labels: label_text(&own),
+            pairs: row.labels.iter().map(|(name, value)| (shown(name), shown(value))).collect(),
+            program: program(entry),
             name,
-            labels: label_text,
+            labels: text,
             region: shown(&entry.name),
             metric: row.metric,
             unit: shown(&row.unit),
@@ -109,6 +97,19 @@ impl Series {
             read_ns: 0,
             motion: Motion::default(),
         }
+    }
+
+    pub(super) fn label(&self, wanted: &str) -> Option<&str> {
+        self.pairs.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
+    }
+
+    pub(super) fn scaled(&self) -> f64 {
+        self.value.scaled(self.scale)
+    }
+
+    /// Programs may call their metrics and regions what they like; the machine's own stand in the agent's.
+    pub(super) fn is_agents(&self) -> bool {
+        self.program.is_none()
     }
 
     /// Name and labels as one word, which tells it from others.
@@ -199,29 +200,17 @@ fn round(rate: f64) -> f64 {
     if rate.abs() >= 100.0 { rate.round() } else { (rate * 1000.0).round() / 1000.0 }
 }
 
-fn role(entry: &RegionEntry, name: &str, labels: &[(String, String)]) -> Role {
-    // Programs may call their metrics and regions what they like; the machine's own stand in the agent's.
-    if !entry.identity.is_agents() {
-        return Role::Other;
+/// A program as its region's labels have it: its name is its own word, its pid the agent's.
+fn program(entry: &RegionEntry) -> Option<String> {
+    if entry.identity.is_agents() {
+        return None;
     }
-    let label = |wanted: &str| labels.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
-    match name {
-        "node_cpu_seconds_total" => match (label("cpu").and_then(|cpu| cpu.parse().ok()), label("mode")) {
-            (Some(cpu), Some(mode)) => Role::Cpu { cpu, idle: mode == "idle" || mode == "iowait" },
-            _ => Role::Other,
-        },
-        "node_load1" => Role::Load(0),
-        "node_load5" => Role::Load(1),
-        "node_load15" => Role::Load(2),
-        "node_memory_MemTotal_bytes" => Role::MemoryTotal,
-        "node_memory_MemAvailable_bytes" => Role::MemoryAvailable,
-        "onlooker_run_queue_length" => Role::RunQueue,
-        "node_network_receive_bytes_total" | "node_network_transmit_bytes_total" => {
-            label("device").map_or(Role::Other, |device| Role::Network {
-                device: shown(device),
-                sent: name == "node_network_transmit_bytes_total",
-            })
+    let label = |wanted: &str| entry.labels.iter().find(|(name, _)| name == wanted).map(|(_, value)| shown(value));
+    let mut text = label("program").unwrap_or_else(|| shown(&entry.name));
+    for name in ["instance", "pid"] {
+        if let Some(value) = label(name) {
+            text.push_str(&format!("  {name} {value}"));
         }
-        _ => Role::Other,
     }
+    Some(text)
 }

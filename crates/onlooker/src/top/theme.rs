@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Colours, or none (<https://no-color.org>): then bold, dim and reverse have to do.
 
+use super::devices::FULL;
 use ratatui::style::{Color, Modifier, Style};
 
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +63,17 @@ impl Theme {
 
     pub(super) fn selected(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
+    }
+
+    /// As good as full, or something is wrong.
+    pub(super) fn full(self) -> Style {
+        let style = self.colour(Color::Red).add_modifier(Modifier::BOLD);
+        if self.has_colour { style } else { style.add_modifier(Modifier::REVERSED) }
+    }
+
+    /// A part of what there is room for.
+    pub(super) fn fullness(self, part: f64) -> Style {
+        if part >= FULL { self.full() } else { Style::new() }
     }
 
     /// A bar that is full to this part.

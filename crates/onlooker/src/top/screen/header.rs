@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who is looked at, who answers, how well it goes.
+//! Who is looked at, who answers, how well it goes, and what it costs.
 
+use super::super::kind::{Kind, Region};
 use super::super::model::Model;
 use super::super::pace::REST_NS;
+use super::super::text;
 use super::super::theme::Theme;
 use super::{Pen, clock, wrapped};
 use crate::number::span;
 use onlooker_reader::Via;
 
-pub(super) fn draw(pen: &mut Pen, model: &Model, is_paused: bool, now_ns: u64, theme: Theme) {
+pub(super) fn draw(pen: &mut Pen, kind: Kind, model: &Model, is_paused: bool, now_ns: u64, theme: Theme) {
     let silent_ns = model.silent_ns(now_ns);
     first(pen, model, is_paused, now_ns, theme);
     // Where there is one line only, it is the alarm.
@@ -16,12 +18,12 @@ pub(super) fn draw(pen: &mut Pen, model: &Model, is_paused: bool, now_ns: u64, t
         let y = pen.area.height.saturating_sub(1).min(2);
         down(pen, y, model, silent_ns, now_ns, theme);
         if y == 2 {
-            state(pen, 1, model, now_ns, theme);
+            state(pen, 1, kind, model, now_ns, theme);
         }
         return;
     }
-    state(pen, 1, model, now_ns, theme);
-    gaps(pen, 2, model, theme);
+    state(pen, 1, kind, model, now_ns, theme);
+    third(pen, kind, model, theme);
 }
 
 fn first(pen: &mut Pen, model: &Model, is_paused: bool, now_ns: u64, theme: Theme) {
@@ -54,23 +56,29 @@ fn first(pen: &mut Pen, model: &Model, is_paused: bool, now_ns: u64, theme: Them
 }
 
 /// How it is read and how old that is.
-fn state(pen: &mut Pen, y: u16, model: &Model, now_ns: u64, theme: Theme) {
+fn state(pen: &mut Pen, y: u16, kind: Kind, model: &Model, now_ns: u64, theme: Theme) {
     let every = |ns: u128| span(i128::try_from(ns).unwrap_or(0));
-    let (followed, regions) = (model.pace.followed(), model.regions.len());
+    let is_followed = |region: &&(Region, Option<String>)| model.pace.follows(&region.0);
+    let (followed, regions) = (model.regions.iter().filter(is_followed).count(), model.regions.len());
     let mut pieces = vec![
         ("age ".into(), theme.dim()),
         (crate::number::age(i128::from(now_ns.saturating_sub(model.read_ns))), theme.strong()),
         (format!("   {followed} of {regions} regions every {}", every(model.interval.as_nanos())), theme.dim()),
     ];
-    // Nobody shall take what is read seldom, or not at all, for what is read always.
-    if followed < regions {
-        let rest = u128::from(REST_NS).max(model.interval.as_nanos());
-        pieces.push((format!(", others {}", every(rest)), theme.dim()));
+    if kind == Kind::Series {
+        // Nobody shall take what is read seldom, or not at all, for what is read always.
+        if followed < regions {
+            let rest = u128::from(REST_NS).max(model.interval.as_nanos());
+            pieces.push((format!(", others {}", every(rest)), theme.dim()));
+        }
+        let left_out = model.regions.iter().map(|(of, _)| of.name.as_str()).filter(|name| model.pace.leaves_out(name));
+        let left_out: Vec<&str> = left_out.collect();
+        if !left_out.is_empty() {
+            pieces.push((format!(", not {}", left_out.join(", ")), theme.warn()));
+        }
     }
-    let left_out = model.regions.iter().map(|(name, _)| name.as_str()).filter(|name| model.pace.leaves_out(name));
-    let left_out: Vec<&str> = left_out.collect();
-    if !left_out.is_empty() {
-        pieces.push((format!(", not {}", left_out.join(", ")), theme.warn()));
+    if model.left_out > 0 {
+        pieces.push((format!("   {} series left out", model.left_out), theme.warn()));
     }
     if let Some((age_ns, name)) = &model.oldest {
         let age_ns = age_ns + now_ns.saturating_sub(model.read_ns);
@@ -78,32 +86,36 @@ fn state(pen: &mut Pen, y: u16, model: &Model, now_ns: u64, theme: Theme) {
     }
     if let Some(told) = &model.told {
         pieces.push((format!("   clock +-{}", span(i128::from(told.relation.error_ns(now_ns)))), theme.dim()));
-    }
-    pieces.push((format!("   {} series", model.series.len()), theme.dim()));
-    if model.left_out > 0 {
-        pieces.push((format!(", {} more left out", model.left_out), theme.warn()));
-    }
-    if let Some(told) = &model.told {
         pieces.push((format!("   agent {}", told.agent), theme.dim()));
     }
     pen.line(y, &pieces);
 }
 
-fn gaps(pen: &mut Pen, y: u16, model: &Model, theme: Theme) {
+/// What the view has fetched from the host, and how reading went.
+fn third(pen: &mut Pen, kind: Kind, model: &Model, theme: Theme) {
+    let cost = &model.costs[kind as usize];
+    #[allow(clippy::cast_precision_loss)] // for people
+    let bytes = text::bytes(Some(cost.bytes as f64));
+    let mut pieces = vec![
+        ("this view reads ".into(), theme.dim()),
+        (text::bytes_rate(cost.rate()), theme.strong()),
+        (format!(", {bytes} so far   "), theme.dim()),
+    ];
     let count: u64 = model.gaps.values().sum();
     if count == 0 {
-        let x = pen.put(0, y, &format!("no gaps in {} readings", model.readings), theme.good());
+        pieces.push((format!("no gaps in {} readings", model.readings), theme.good()));
         if let Some(instead) = model.told.as_ref().and_then(|told| told.instead.as_ref()) {
-            pen.put(x + 3, y, instead, theme.warn());
+            pieces.push((format!("   {instead}"), theme.warn()));
         }
-        return;
+    } else {
+        let reasons: Vec<String> = model.gaps.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+        let said = format!("gaps {count} in {} readings: {}", model.readings, reasons.join(", "));
+        pieces.push((said, theme.warn()));
+        if let Some((of, Some(text))) = model.regions.iter().find(|(_, trouble)| trouble.is_some()) {
+            pieces.push((format!("   region {}: {text}", of.name), theme.warn()));
+        }
     }
-    let reasons: Vec<String> = model.gaps.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
-    let x =
-        pen.put(0, y, &format!("gaps {count} in {} readings: {}", model.readings, reasons.join(", ")), theme.warn());
-    if let Some((name, Some(text))) = model.regions.iter().find(|(_, trouble)| trouble.is_some()) {
-        pen.put(x, y, &format!("   region {name}: {text}"), theme.warn());
-    }
+    pen.line(2, &pieces);
 }
 
 /// Since when there is nothing, and why.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The machine as a whole: processors as bars, load, memory, network.
+//! What stands above all series: processors as bars, load, memory, network.
 
+use super::super::devices::Interface;
 use super::super::machine::Machine;
 use super::super::model::Model;
 use super::super::theme::Theme;
@@ -27,7 +28,7 @@ fn columns(width: u16) -> u16 {
     (width / CPU_WIDTH).max(1)
 }
 
-fn cpu_rows(machine: &Machine, width: u16) -> u16 {
+pub(super) fn cpu_rows(machine: &Machine, width: u16) -> u16 {
     let cpus = u16::try_from(machine.cpus.len()).unwrap_or(u16::MAX);
     let bars = cpus.div_ceil(columns(width));
     if bars <= CPU_ROWS { bars } else { cpus.div_ceil(width).min(CPU_ROWS) }
@@ -67,12 +68,9 @@ pub(super) fn draw(pen: &mut Pen, machine: &Machine, model: &Model, now_ns: u64,
         );
         pen.put(2 * CPU_WIDTH + 2, y + 1, text.trim_start_matches("memory "), style(Style::new()));
     }
-    let network = |(device, received, sent): &(String, f64, f64)| {
-        format!(
-            "{device} in {} out {}",
-            with_unit(received.round(), "bytes_per_second"),
-            with_unit(sent.round(), "bytes_per_second")
-        )
+    let network = |of: &Interface| {
+        let rate = |rate: Option<f64>| with_unit(rate.unwrap_or(0.0).round(), "bytes_per_second");
+        format!("{} in {} out {}", of.device, rate(of.received), rate(of.sent))
     };
     let devices: Vec<String> = machine.network.iter().map(network).collect();
     if !devices.is_empty() {
@@ -81,7 +79,7 @@ pub(super) fn draw(pen: &mut Pen, machine: &Machine, model: &Model, now_ns: u64,
 }
 
 /// Returns the row after.
-fn cpus(pen: &mut Pen, machine: &Machine, theme: Theme, style: &dyn Fn(Style) -> Style) -> u16 {
+pub(super) fn cpus(pen: &mut Pen, machine: &Machine, theme: Theme, style: &dyn Fn(Style) -> Style) -> u16 {
     let (width, rows) = (pen.area.width, cpu_rows(machine, pen.area.width).min(pen.area.height));
     let columns = columns(width);
     let bars = u16::try_from(machine.cpus.len()).unwrap_or(u16::MAX).div_ceil(columns) <= CPU_ROWS;
@@ -103,7 +101,7 @@ fn cpus(pen: &mut Pen, machine: &Machine, theme: Theme, style: &dyn Fn(Style) ->
 }
 
 /// `name [||||    ]  43 %` in the columns `at` to `at + width`.
-fn bar(pen: &mut Pen, y: u16, (at, width): (u16, u16), name: &str, part: f64, text: &str, style: &Style) {
+pub(super) fn bar(pen: &mut Pen, y: u16, (at, width): (u16, u16), name: &str, part: f64, text: &str, style: &Style) {
     let x = pen.put(at, y, &format!("{name:<6} ["), Style::new());
     // `] 100 %` and a blank behind.
     let Some(inner) = (at + width).checked_sub(x + 8) else { return };

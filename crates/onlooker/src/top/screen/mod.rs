@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The screen, drawn into a buffer of any size: header, machine, table, the chosen series, keys. What there is no room for is left out, from the
-//! least important on; nothing is ever drawn outside.
+//! The screen, drawn into a buffer of any size: header, the view, the chosen row, keys. What there is no room for is
+//! left out, from the least important on;
+//! nothing is ever drawn outside.
 
+mod figures;
+mod footer;
+mod grid;
 mod header;
 mod help;
 mod machine;
 mod table;
+mod whole;
 
+use super::kind::Kind;
 use super::machine::Machine;
 use super::model::Model;
 use super::theme::Theme;
@@ -28,13 +34,14 @@ pub(super) struct Pen<'a> {
 }
 
 impl Pen<'_> {
-    /// Writes at a place of the area; returns the column after it.
+    /// Writes at a place of the area; returns the column after it. `~` stands for what has no room.
     pub(super) fn put(&mut self, x: u16, y: u16, text: &str, style: Style) -> u16 {
         if y >= self.area.height || x >= self.area.width {
             return x;
         }
-        let room = usize::from(self.area.width - x);
-        let (end, _) = self.buffer.set_stringn(self.area.x + x, self.area.y + y, text, room, style);
+        let room = self.area.width - x;
+        let text = table::cut(text, room);
+        let (end, _) = self.buffer.set_stringn(self.area.x + x, self.area.y + y, text, usize::from(room), style);
         end - self.area.x
     }
 
@@ -46,10 +53,15 @@ impl Pen<'_> {
         }
     }
 
-    /// A line of pieces.
+    /// A line of pieces, what matters most first. What has no room is left out from the first such piece on; only a
+    /// piece that begins early is cut.
     fn line(&mut self, y: u16, pieces: &[(String, Style)]) {
         let mut x = 0;
         for (text, style) in pieces {
+            let has_room = usize::from(x) + text.width() <= usize::from(self.area.width);
+            if !has_room && x > self.area.width / 2 {
+                return;
+            }
             x = self.put(x, y, text, *style);
         }
     }
@@ -69,30 +81,35 @@ pub(super) fn draw(view: &mut View, live: &Model, now_ns: u64, theme: Theme, are
     let area = area.intersection(buffer.area);
     let pen = &mut Pen { area, buffer };
     if view.shows_help {
-        help::draw(pen, theme);
+        help::draw(pen, view, model, theme);
     } else {
         parts(view, model, paused.is_some(), now_ns, theme, pen);
     }
     view.paused = paused;
 }
 
-fn parts(view: &mut View, model: &Model, is_paused: bool, now_ns: u64, theme: Theme, pen: &mut Pen) {
-    let area = pen.area;
-    let header_rows = match area.height {
-        0..=4 => area.height.min(1),
+/// Rows of header and footer.
+fn frame_rows(view: &mut View, height: u16, is_silent: bool) -> (u16, u16) {
+    let header = match height {
+        0..=4 => height.min(1),
         5..=9 => 2,
         // What to do about it stands at the end of the reason.
-        11.. if model.silent_ns(now_ns).is_some() => 4,
+        11.. if is_silent => 4,
         _ => 3,
     };
-    let footer_rows = match area.height {
+    let footer = match height {
         0..=5 => 0,
         6..=11 => 1,
-        _ => 3,
+        _ if view.listing().is_some() => footer::SERIES_ROWS,
+        _ if view.grid().is_some() => footer::ENTITY_ROWS,
+        _ => 1,
     };
-    let machine = Machine::of(model);
-    let spare = area.height.saturating_sub(header_rows + footer_rows + 1 + TABLE_ROWS);
-    let machine_rows = machine::rows(&machine, area.width, spare);
+    (header, footer)
+}
+
+fn parts(view: &mut View, model: &Model, is_paused: bool, now_ns: u64, theme: Theme, pen: &mut Pen) {
+    let area = pen.area;
+    let (header_rows, footer_rows) = frame_rows(view, area.height, model.silent_ns(now_ns).is_some());
     let mut y = area.y;
     let mut part = |rows: u16| {
         let rows = rows.min(area.bottom() - y);
@@ -100,39 +117,68 @@ fn parts(view: &mut View, model: &Model, is_paused: bool, now_ns: u64, theme: Th
         y += rows;
         part
     };
-    let (header, middle) = (part(header_rows), part(machine_rows));
-    let table = part(area.height.saturating_sub(header_rows + machine_rows + footer_rows));
+    let header = part(header_rows);
+    let body = part(area.height.saturating_sub(header_rows + footer_rows));
     let footer = part(footer_rows);
-    let mut within = |area: Rect, draw: &mut dyn FnMut(&mut Pen)| draw(&mut Pen { area, buffer: pen.buffer });
-    within(header, &mut |pen| header::draw(pen, model, is_paused, now_ns, theme));
-    within(middle, &mut |pen| machine::draw(pen, &machine, model, now_ns, theme));
+    within(pen, header, &mut |pen| header::draw(pen, view.kind, model, is_paused, now_ns, theme));
+    let mut said = Vec::new();
+    within(pen, body, &mut |pen| said = body_of(pen, view, model, now_ns, theme));
+    within(pen, footer, &mut |pen| footer::draw(pen, view, &said, theme));
+}
+
+/// What the view shows; gives what is to be said of the chosen row.
+fn body_of(pen: &mut Pen, view: &mut View, model: &Model, now_ns: u64, theme: Theme) -> Vec<String> {
+    if let Some(grid) = view.grid() {
+        return grid::draw(pen, grid, model, now_ns, theme).into_iter().collect();
+    }
+    if view.listing().is_none() {
+        whole::draw(pen, model, now_ns, theme);
+        return Vec::new();
+    }
+    let mut table_area = pen.area;
+    // The machine stands above all series, where there is room.
+    if view.kind == Kind::Series {
+        let machine = Machine::of(model);
+        let spare = pen.area.height.saturating_sub(1 + TABLE_ROWS);
+        let rows = machine::rows(&machine, pen.area.width, spare);
+        let above = Rect { height: rows, ..pen.area };
+        table_area = Rect { y: pen.area.y + rows, height: pen.area.height - rows, ..pen.area };
+        within(pen, above, &mut |pen| machine::draw(pen, &machine, model, now_ns, theme));
+    }
+    let mut in_view = std::mem::take(&mut view.in_view);
+    let of = view.opened.as_ref().map(|opened| opened.name.clone());
     let mut chosen = None;
-    within(table, &mut |pen| chosen = table::draw(pen, view, model, now_ns, theme));
-    within(footer, &mut |pen| footer_of(pen, view, model, chosen, theme));
+    if let Some(listing) = view.listing() {
+        within(pen, table_area, &mut |pen| {
+            let shown = table::Shown { listing, of: of.as_deref(), in_view: &mut in_view };
+            chosen = table::draw(pen, shown, model, now_ns, theme);
+        });
+    }
+    view.in_view = in_view;
+    chosen.map(|chosen| vec![model.series[chosen].text(), model.series[chosen].details()]).unwrap_or_default()
 }
 
-/// The chosen series in full, and what keys do.
-fn footer_of(pen: &mut Pen, view: &View, model: &Model, chosen: Option<usize>, theme: Theme) {
-    let last = pen.area.height.saturating_sub(1);
-    if let (Some(chosen), true) = (chosen, last > 0) {
-        let series = &model.series[chosen];
-        pen.put(0, 0, &series.text(), theme.strong());
-        pen.put(0, 1, &series.details(), theme.dim());
-    }
-    if view.is_searching {
-        let x = pen.put(0, last, &format!("search: {}", view.search), theme.strong());
-        let x = pen.put(x, last, "_", theme.strong());
-        pen.put(x + 2, last, "Enter keep  Esc clear", theme.dim());
-        return;
-    }
-    pen.put(0, last, "q quit  / search  r region  0-4 s sort  i turn  space pause  ? help", theme.dim());
+/// Draws in a part of the area.
+fn within(pen: &mut Pen, area: Rect, draw: &mut dyn FnMut(&mut Pen)) {
+    let area = area.intersection(pen.area);
+    draw(&mut Pen { area, buffer: pen.buffer });
 }
 
-/// Rows that a whole table and everything else take: for a frame that nobody scrolls.
-pub(super) fn full_height(view: &View, model: &Model, width: u16) -> u16 {
+/// Rows of a whole view but for its footer, and those of the footer: for a frame that nobody scrolls.
+pub(super) fn full_height(view: &mut View, model: &Model, width: u16, now_ns: u64) -> (u16, u16) {
+    let (header, footer) = frame_rows(view, u16::MAX, model.silent_ns(now_ns).is_some());
     let machine = Machine::of(model);
-    let rows = view.rows(model).len();
-    u16::try_from(rows).unwrap_or(u16::MAX).saturating_add(3 + machine::rows(&machine, width, u16::MAX) + 1 + 3)
+    let rows = if let Some(grid) = view.grid() {
+        let rows = grid.rows(model, &machine).len();
+        // As many as it takes to say why there is none.
+        u16::try_from(rows.max(8)).unwrap_or(u16::MAX).saturating_add(grid::HEAD_ROWS)
+    } else if let Some(listing) = view.listing() {
+        table::full_rows(listing, model)
+    } else {
+        whole::full_rows(&machine, width)
+    };
+    let above = if view.kind == Kind::Series { machine::rows(&machine, width, u16::MAX) } else { 0 };
+    (rows.saturating_add(header + above), footer)
 }
 
 /// Lines of at most so many characters, broken at blanks where there are any.
@@ -140,11 +186,12 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     let (mut lines, mut line) = (Vec::new(), String::new());
     for word in text.split_inclusive(' ') {
         if !line.is_empty() && line.chars().count() + word.trim_end().chars().count() > width {
-            lines.push(std::mem::take(&mut line));
+            lines.push(line.trim_end().to_owned());
+            line.clear();
         }
         line.push_str(word);
     }
-    lines.push(line);
+    lines.push(line.trim_end().to_owned());
     lines
 }
 

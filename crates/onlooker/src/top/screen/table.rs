@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The table of series.
 
+use super::super::advice;
+use super::super::listing::{Column, Listing, Only};
 use super::super::model::Model;
 use super::super::motion::STEPS;
 use super::super::series::Series;
 use super::super::theme::Theme;
-use super::super::view::{Column, View};
 use super::Pen;
 use super::machine::level;
 use crate::number::span;
 use onlooker_region::schema::Metric;
 use ratatui::style::Style;
+use std::collections::HashSet;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// Widths of the columns; 0: not shown.
@@ -73,43 +75,113 @@ impl Widths {
     }
 }
 
+/// What is drawn.
+pub(super) struct Shown<'a> {
+    pub(super) listing: &'a mut Listing,
+    /// What all of it is of.
+    pub(super) of: Option<&'a str>,
+    /// Where the regions are entered that have a row on the screen.
+    pub(super) in_view: &'a mut HashSet<u64>,
+}
+
+/// A line of the table.
+#[derive(Clone, Copy)]
+enum Line {
+    /// The program of the row below.
+    Head(usize),
+    /// Place of a row.
+    Row(usize),
+}
+
 /// Draws it; returns the index of the chosen series.
-pub(super) fn draw(pen: &mut Pen, view: &mut View, model: &Model, now_ns: u64, theme: Theme) -> Option<usize> {
-    let rows = view.rows(model);
-    let height = pen.area.height.saturating_sub(1);
-    let position = view.position(model, &rows);
-    view.scroll(position, rows.len(), usize::from(height));
-    let window = || rows.iter().copied().skip(view.top).take(usize::from(height));
-    let longest = window().map(|index| model.series[index].value_text().width()).max().unwrap_or(0);
+pub(super) fn draw(pen: &mut Pen, shown: Shown, model: &Model, now_ns: u64, theme: Theme) -> Option<usize> {
+    let Shown { listing, of, in_view } = shown;
+    let rows = listing.rows(model);
+    let lines = lines(listing, model, &rows);
+    let height = usize::from(pen.area.height.saturating_sub(1));
+    let position = listing.position(model, &rows);
+    let at = lines.iter().position(|line| matches!(line, Line::Row(place) if *place == position)).unwrap_or(0);
+    listing.chosen.scroll(at, lines.len(), height);
+    // Not without whose it is.
+    if height > 1 && at > 0 && listing.chosen.top == at && matches!(lines[at - 1], Line::Head(_)) {
+        listing.chosen.top -= 1;
+    }
+    let window = || lines.iter().skip(listing.chosen.top).take(height);
+    let placed = || window().filter_map(|line| if let Line::Row(place) = line { Some(rows[*place]) } else { None });
+    let longest = placed().map(|index| model.series[index].value_text().width()).max().unwrap_or(0);
     let widths = Widths::of(pen.area.width, longest);
-    view.in_view = window().map(|index| model.series[index].key.region).collect();
-    heading(pen, view, model, (position, rows.len()), widths, theme);
+    *in_view = placed().map(|index| model.series[index].key.region).collect();
+    heading(pen, listing, of, model, (position, rows.len()), widths, theme);
     let is_down = model.silent_ns(now_ns).is_some();
     let mut above: Option<&str> = None;
-    for (place, index) in rows.iter().enumerate().skip(view.top).take(usize::from(height)) {
-        let y = u16::try_from(place - view.top + 1).unwrap_or(u16::MAX);
-        let series = &model.series[*index];
+    for (y, line) in (1..).zip(window()) {
+        let place = match line {
+            Line::Head(place) => {
+                let name = model.series[rows[*place]].program.as_deref().unwrap_or_default();
+                pen.put(0, y, name, theme.heading());
+                above = None;
+                continue;
+            }
+            Line::Row(place) => *place,
+        };
+        let series = &model.series[rows[place]];
         let is_old = is_down || !model.is_fresh(series);
-        let repeats = above == Some(&series.name) && !view.is_whole && place != position;
+        let repeats = above == Some(&series.name) && !listing.is_whole && place != position;
         above = Some(&series.name);
-        row(pen, y, series, model, (widths, now_ns, is_old, repeats), theme);
+        let labels = if listing.only == Only::Programs { &series.own_labels } else { &series.labels };
+        row(pen, y, (series, labels), model, (widths, now_ns, is_old, repeats), theme);
         if place == position {
             pen.style_row(y, theme.selected());
         }
     }
     if rows.is_empty() && height > 0 {
-        let text = match (view.search.is_empty(), &view.region) {
-            (true, None) => {
-                "the host publishes no series: no program has registered, and its agent samples nothing".to_owned()
-            }
-            _ => format!("nothing matches; Esc shows all {}", model.series.len()),
-        };
-        pen.put(0, 1, &text, theme.warn());
+        for (y, line) in (1..).zip(nothing(listing, of, model)) {
+            pen.put(0, y, &line, theme.warn());
+        }
     }
     rows.get(position).copied()
 }
 
-fn heading(pen: &mut Pen, view: &View, model: &Model, (position, rows): (usize, usize), widths: Widths, theme: Theme) {
+/// Rows of programs have their program above them.
+fn lines(listing: &Listing, model: &Model, rows: &[usize]) -> Vec<Line> {
+    let program = |place: usize| &model.series[rows[place]].program;
+    let is_first = |place: usize| place == 0 || program(place) != program(place - 1);
+    let with_head = |place: usize| {
+        let head = (listing.only == Only::Programs && is_first(place)).then_some(Line::Head(place));
+        head.into_iter().chain(std::iter::once(Line::Row(place)))
+    };
+    (0..rows.len()).flat_map(with_head).collect()
+}
+
+/// Lines that a whole table has, with its heading.
+pub(super) fn full_rows(listing: &Listing, model: &Model) -> u16 {
+    let lines = lines(listing, model, &listing.rows(model)).len();
+    u16::try_from(lines.max(nothing(listing, None, model).len())).unwrap_or(u16::MAX).saturating_add(1)
+}
+
+/// Why there are no rows.
+fn nothing(listing: &Listing, of: Option<&str>, model: &Model) -> Vec<String> {
+    let all = model.series.iter().filter(|series| listing.has(series)).count();
+    let is_narrowed = !listing.search.is_empty() || listing.region.is_some();
+    match (listing.only, of) {
+        _ if is_narrowed && all > 0 => vec![format!("nothing matches; Esc shows all {all}")],
+        (Only::Programs, _) => advice::no_programs(),
+        (Only::Row(_), _) => vec!["it has ended, or has no row any more; Esc goes back".into()],
+        (Only::All, _) => {
+            vec!["the host publishes no series: no program has registered, and its agent samples nothing".into()]
+        }
+    }
+}
+
+fn heading(
+    pen: &mut Pen,
+    view: &Listing,
+    of: Option<&str>,
+    model: &Model,
+    (position, rows): (usize, usize),
+    widths: Widths,
+    theme: Theme,
+) {
     pen.style_row(0, theme.heading());
     let marked = |column: Column, name: &str| {
         let descends = (column != Column::Name) != view.is_turned;
@@ -123,17 +195,21 @@ fn heading(pen: &mut Pen, view: &View, model: &Model, (position, rows): (usize, 
         format!("{name}{mark}")
     };
     let mut title = marked(Column::Name, "SERIES");
+    if let Some(of) = of {
+        title.push_str(&format!(" of {of}"));
+    }
     if rows > 0 {
         title.push_str(&format!("  {} of {rows}", position + 1));
     }
     if let Some(region) = &view.region {
         title.push_str(&format!("  region {region}"));
     }
-    if !view.search.is_empty() && !view.is_searching {
+    if !view.search.is_empty() {
         title.push_str(&format!("  search `{}`", view.search));
     }
-    if rows < model.series.len() {
-        title.push_str(&format!(" ({} in all)", model.series.len()));
+    let all = model.series.iter().filter(|series| view.has(series)).count();
+    if rows < all {
+        title.push_str(&format!(" ({all} in all)"));
     }
     let style = theme.heading();
     pen.put(0, 0, &cut(&title, widths.name), style);
@@ -166,13 +242,13 @@ fn cell(pen: &mut Pen, x: u16, y: u16, width: u16, text: &str, style: Style) -> 
 fn row(
     pen: &mut Pen,
     y: u16,
-    series: &Series,
+    (series, labels): (&Series, &str),
     model: &Model,
     (widths, now_ns, is_old, repeats): (Widths, u64, bool, bool),
     theme: Theme,
 ) {
     let style = |style: Style| if is_old { theme.dim() } else { style };
-    let (name, labels) = fitted(&series.name, &series.labels, widths.name, repeats);
+    let (name, labels) = fitted(&series.name, labels, widths.name, repeats);
     let x = pen.put(0, y, &name, style(Style::new()));
     if !labels.is_empty() {
         pen.put(x + 1, y, &labels, style(theme.dim()));
@@ -198,20 +274,26 @@ fn age(series: &Series, now_ns: u64, is_old: bool) -> String {
     }
 }
 
-/// The last minute in so many characters. Rates stand on zero, gauges on their least value; a hole is a dot, the time before the first reading blank.
+/// The last minute in so many characters. Rates stand on zero, gauges on their least value.
 fn spark(series: &Series, step: u64, width: usize) -> String {
     let past = series.motion.past(step);
+    let least = past.iter().flatten().copied().reduce(f64::min).unwrap_or(0.0);
+    line(&past, if series.metric == Metric::Gauge { least } else { least.min(0.0) }, width)
+}
+
+/// Steps in so many characters, above `low`; a hole is a dot, the time before the first reading blank.
+pub(super) fn line(past: &[Option<f64>], low: f64, width: usize) -> String {
     let each = STEPS / width.clamp(1, STEPS);
     let largest = |steps: &[Option<f64>]| steps.iter().flatten().copied().reduce(f64::max);
+    // The newest stands at the right edge, however short the past is.
+    let mut steps = vec![None; STEPS.saturating_sub(past.len())];
+    steps.extend_from_slice(past);
     // The step that is under way has nothing yet when it begins: that is no hole.
-    let mut past: Vec<Option<f64>> = past.chunks(each).map(largest).collect();
+    let mut past: Vec<Option<f64>> = steps.chunks(each).map(largest).collect();
     if let [.., before, last @ None] = past.as_mut_slice() {
         *last = *before;
     }
-    let known = || past.iter().flatten().copied();
-    let Some(high) = known().reduce(f64::max) else { return String::new() };
-    let least = known().reduce(f64::min).unwrap_or(high);
-    let low = if series.metric == Metric::Gauge { least } else { least.min(0.0) };
+    let Some(high) = past.iter().flatten().copied().reduce(f64::max) else { return String::new() };
     let first = past.iter().position(Option::is_some).unwrap_or(0);
     let glyph = |(index, value): (usize, &Option<f64>)| match value {
         Some(value) if high > low => level((value - low) / (high - low)),
@@ -251,7 +333,7 @@ fn cut_middle(text: &str, width: usize) -> String {
 }
 
 /// A text of at most so many columns; `~` stands for what is missing.
-fn cut(text: &str, width: u16) -> String {
+pub(super) fn cut(text: &str, width: u16) -> String {
     let width = usize::from(width);
     if fits(text, width) {
         return text.to_owned();

@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The screen over hosts in memory, drawn on ratatui's TestBackend; keys as the terminal gives them.
 
+mod host;
+mod reading;
+mod views;
+
+use super::devices::Interface;
+use super::kind::Kind;
+use super::listing::Column;
 use super::machine::Machine;
 use super::model::Model;
 use super::screen;
 use super::theme::Theme;
-use super::view::{Action, Column, View};
+use super::view::{Action, View};
 use crate::read::fixture;
 use onlooker_reader::clock::Relation;
-use onlooker_region::guard::commit;
 use onlooker_series::derive::Derived;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::{Color, Modifier};
+use std::collections::HashSet;
 use std::time::Duration;
 
 const S: u64 = 1_000_000_000;
@@ -33,6 +40,20 @@ struct World {
     model: Model,
     derived: Derived,
     now_ns: u64,
+}
+
+/// All series in this order.
+fn listed_by(column: Column) -> View {
+    let mut view = View::of(Kind::Series);
+    view.series.sort = column;
+    view
+}
+
+/// Those that are found by these words.
+fn found(words: &str) -> View {
+    let mut view = listed_by(Column::Name);
+    view.series.search = words.into();
+    view
 }
 
 type Words = Box<dyn Fn(usize, u64)>;
@@ -56,6 +77,7 @@ impl World {
     }
 
     fn read(&mut self) {
+        self.model.follow(Kind::Series, &HashSet::new(), None);
         let session = fixture::read_at(&self.host, self.now_ns);
         self.model.take(&session, &relation(), &mut self.derived, self.now_ns);
     }
@@ -90,7 +112,7 @@ impl World {
     }
 
     fn names(&self, view: &View) -> Vec<String> {
-        view.rows(&self.model).iter().map(|index| self.model.series[*index].text()).collect()
+        view.series.rows(&self.model).iter().map(|index| self.model.series[*index].text()).collect()
     }
 
     fn press(&self, view: &mut View, code: KeyCode) -> Action {
@@ -126,9 +148,9 @@ fn the_machine_is_told_out_of_its_series() {
         assert!(busy.is_some_and(|busy| (busy - expected).abs() < 1e-6), "{cpu} {busy:?}");
     }
     assert_eq!((machine.load[0], machine.memory), (Some(1.52), Some((2_147_483_648.0, 8_589_934_592.0))));
-    let (device, received, sent) = &machine.network[0];
-    assert!(device == "eth0" && (received - 2_097_152.0).abs() < 1.0 && *sent == 0.0);
-    let lines = world.lines(&mut View::default(), 110, 40);
+    let Interface { device, received, sent, .. } = &machine.network[0];
+    assert!(device == "eth0" && received.is_some_and(|rate| (rate - 2_097_152.0).abs() < 1.0) && sent.is_none());
+    let lines = world.lines(&mut listed_by(Column::Name), 110, 40);
     assert!(line(&lines, "cpu11").contains("100 %") && line(&lines, "cpu5 ").contains("50 %"));
     assert!(line(&lines, "load").contains("load 1.52") && line(&lines, "load").contains("CPU 54 %"));
     assert!(line(&lines, "memory [").contains("25 %") && line(&lines, "memory [").contains("2 GiB of 8 GiB"));
@@ -138,7 +160,7 @@ fn the_machine_is_told_out_of_its_series() {
 #[test]
 fn numbers_in_names_are_sorted_as_numbers() {
     let world = World::new();
-    let names = world.names(&View { search: "mode=idle".into(), ..View::default() });
+    let names = world.names(&found("mode=idle"));
     let cpus: Vec<String> = (0..12).map(|cpu| format!("node_cpu_seconds_total{{cpu={cpu},mode=idle}}")).collect();
     assert_eq!(names, cpus);
 }
@@ -147,35 +169,35 @@ fn numbers_in_names_are_sorted_as_numbers() {
 fn each_column_sorts_and_turns_round() {
     let mut world = World::new();
     (0..3).for_each(|_| world.second());
-    let mut view = View::default();
-    world.press(&mut view, KeyCode::Char('3'));
-    assert_eq!(view.sort, Column::Rate);
+    let mut view = listed_by(Column::Name);
+    world.press(&mut view, KeyCode::Char('e'));
+    assert_eq!(view.series.sort, Column::Rate);
     assert_eq!(world.names(&view)[0], "node_network_receive_bytes_total{device=eth0}");
-    world.press(&mut view, KeyCode::Char('2'));
+    world.press(&mut view, KeyCode::Char('v'));
     assert_eq!(world.names(&view)[0], "shop_requests_total{cpu=0,pid=4321,program=\"my shop\"}");
-    world.press(&mut view, KeyCode::Char('2'));
+    world.press(&mut view, KeyCode::Char('v'));
     assert_ne!(world.names(&view)[0], "shop_requests_total{cpu=0,pid=4321,program=\"my shop\"}", "turned round");
     // What changes most by its own measure: the load average doubles.
     (world.machine)(24, 304);
     world.second();
-    world.press(&mut view, KeyCode::Char('4'));
+    world.press(&mut view, KeyCode::Char('c'));
     assert_eq!(world.names(&view)[0], "node_load1");
     assert!(row(&world.lines(&mut view, 140, 40), "node_load1").contains("+100 %"));
-    let first = world.names(&View::default());
-    world.press(&mut view, KeyCode::Char('1'));
+    let first = world.names(&listed_by(Column::Name));
+    world.press(&mut view, KeyCode::Char('n'));
     assert_eq!(world.names(&view), first);
     world.press(&mut view, KeyCode::Char('i'));
     assert_eq!(world.names(&view).first(), first.last());
     world.press(&mut view, KeyCode::Right);
-    assert_eq!((view.sort, view.is_turned), (Column::Value, false));
+    assert_eq!((view.series.sort, view.series.is_turned), (Column::Value, false));
     world.press(&mut view, KeyCode::Left);
-    assert_eq!(view.sort, Column::Name);
+    assert_eq!(view.series.sort, Column::Name);
 }
 
 #[test]
 fn a_search_takes_words_and_gives_them_back() {
     let world = World::new();
-    let mut view = View::default();
+    let mut view = listed_by(Column::Name);
     let all = world.names(&view).len();
     world.press(&mut view, KeyCode::Char('/'));
     world.write(&mut view, "CPU=1 idlex");
@@ -186,7 +208,7 @@ fn a_search_takes_words_and_gives_them_back() {
     assert_eq!(world.names(&view).len(), 3, "1, 10, 11");
     // Letters that are keys elsewhere are letters here.
     world.write(&mut view, " q");
-    assert!(view.is_searching && view.search.ends_with(" q"));
+    assert!(view.is_searching && view.series.search.ends_with(" q"));
     world.press(&mut view, KeyCode::Backspace);
     world.press(&mut view, KeyCode::Enter);
     assert!(!view.is_searching && line(&world.lines(&mut view, 100, 30), "SERIES").contains("CPU=1 idle"));
@@ -197,24 +219,24 @@ fn a_search_takes_words_and_gives_them_back() {
 #[test]
 fn regions_go_round() {
     let world = World::new();
-    let mut view = View::default();
+    let mut view = listed_by(Column::Name);
     let all = world.names(&view).len();
     world.press(&mut view, KeyCode::Char('r'));
-    assert_eq!(view.region.as_deref(), Some("node_all"));
+    assert_eq!(view.series.region.as_deref(), Some("node_all"));
     world.press(&mut view, KeyCode::Char('r'));
-    assert_eq!(view.region.as_deref(), Some("shop"));
+    assert_eq!(view.series.region.as_deref(), Some("shop"));
     assert!(world.names(&view).iter().all(|name| name.starts_with("shop_") || name.starts_with("queue_")));
     world.press(&mut view, KeyCode::Char('r'));
-    assert_eq!((view.region.as_deref(), world.names(&view).len()), (None, all));
-    world.press(&mut view, KeyCode::BackTab);
-    assert_eq!(view.region.as_deref(), Some("shop"));
+    assert_eq!((view.series.region.as_deref(), world.names(&view).len()), (None, all));
+    world.press(&mut view, KeyCode::Char('R'));
+    assert_eq!(view.series.region.as_deref(), Some("shop"));
 }
 
 #[test]
 fn the_chosen_series_stays_chosen_and_in_sight() {
     let mut world = World::new();
     (0..2).for_each(|_| world.second());
-    let mut view = View::default();
+    let mut view = listed_by(Column::Name);
     world.lines(&mut view, 100, 20);
     for _ in 0..15 {
         world.press(&mut view, KeyCode::Down);
@@ -223,13 +245,16 @@ fn the_chosen_series_stays_chosen_and_in_sight() {
     let chosen = world.names(&view)[15].clone();
     assert_eq!(lines[17], chosen, "told in full");
     assert!(lines[18].contains("counter") && lines[18].contains("region node_all"));
-    assert!(view.top > 0 && view.top <= 15);
+    assert!(view.series.chosen.top > 0 && view.series.chosen.top <= 15);
     world.press(&mut view, KeyCode::End);
     let lines = world.lines(&mut view, 100, 20);
     assert_eq!(&lines[17], world.names(&view).last().unwrap());
     world.press(&mut view, KeyCode::PageUp);
     world.press(&mut view, KeyCode::Home);
-    assert_eq!((world.lines(&mut view, 100, 20)[17].clone(), view.top), (world.names(&view)[0].clone(), 0));
+    assert_eq!(
+        (world.lines(&mut view, 100, 20)[17].clone(), view.series.chosen.top),
+        (world.names(&view)[0].clone(), 0)
+    );
 }
 
 #[test]
@@ -239,14 +264,14 @@ fn a_counter_that_goes_down_is_a_reset_and_rates_go_on() {
     (world.machine)(27, 1 << 20);
     world.now_ns += S;
     world.read();
-    let row = world.lines(&mut View { search: "eth0".into(), ..View::default() }, 140, 40);
+    let row = world.lines(&mut found("eth0"), 140, 40);
     assert!(line(&row, "receive_bytes").contains("reset"));
     for more in 2..8u64 {
         (world.machine)(27, more << 20);
         world.now_ns += S;
         world.read();
     }
-    let row = world.lines(&mut View { search: "eth0".into(), ..View::default() }, 140, 40);
+    let row = world.lines(&mut found("eth0"), 140, 40);
     assert!(line(&row, "receive_bytes").contains("1 MiB/s"), "{row:?}");
 }
 
@@ -255,19 +280,16 @@ fn a_region_that_begins_anew_goes_on_as_the_same_rows() {
     let mut world = World::new();
     world.second();
     let (before, ids) =
-        (world.names(&View::default()), world.model.series.iter().map(|series| series.id).collect::<Vec<_>>());
+        (world.names(&listed_by(Column::Name)), world.model.series.iter().map(|series| series.id).collect::<Vec<_>>());
     // Another incarnation under the same name: other identity, other memory, counters at 0.
     let mut host = fixture::host();
     let _ = host.region(3, "node_all", &[], MACHINE);
     world.host = host;
     world.now_ns += S;
     world.read();
-    assert_eq!(world.names(&View::default()), before);
+    assert_eq!(world.names(&listed_by(Column::Name)), before);
     assert_eq!(world.model.series.iter().map(|series| series.id).collect::<Vec<_>>(), ids);
-    assert!(
-        !line(&world.lines(&mut View { search: "eth0".into(), ..View::default() }, 140, 40), "receive_bytes")
-            .contains("reset")
-    );
+    assert!(!line(&world.lines(&mut found("eth0"), 140, 40), "receive_bytes").contains("reset"));
 }
 
 #[test]
@@ -279,7 +301,7 @@ fn what_is_gone_is_dimmed_then_forgotten() {
     world.now_ns += S;
     world.read();
     assert_eq!(world.model.series.len(), all);
-    let mut view = View { search: "node_load1".into(), ..View::default() };
+    let mut view = found("node_load1");
     let buffer = world.buffer(&mut view, 100, 30, Theme::coloured());
     let y = (0..30).find(|y| (0..10).map(|x| buffer[(x, *y)].symbol()).collect::<String>() == "node_load1").unwrap();
     assert!(buffer[(0, y)].modifier.contains(Modifier::DIM));
@@ -292,7 +314,7 @@ fn what_is_gone_is_dimmed_then_forgotten() {
 #[test]
 fn histograms_show_percentiles() {
     let world = World::new();
-    let lines = world.lines(&mut View { search: "latency".into(), ..View::default() }, 160, 20);
+    let lines = world.lines(&mut found("latency"), 160, 20);
     let row = row(&lines, "shop_latency_seconds pid");
     assert!(row.contains("p50>=8 ns p99>=8 ns"), "{row}");
 }
@@ -302,10 +324,10 @@ fn silence_is_told_with_its_reason_and_the_last_values_stay() {
     let mut world = World::new();
     world.second();
     world.now_ns += 500_000_000;
-    assert!(!world.lines(&mut View::default(), 120, 30)[2].contains("NO DATA"));
+    assert!(!world.lines(&mut listed_by(Column::Name), 120, 30)[2].contains("NO DATA"));
     // Nobody has said why yet.
     world.now_ns += 12 * S;
-    let lines = world.lines(&mut View::default(), 120, 30);
+    let lines = world.lines(&mut listed_by(Column::Name), 120, 30);
     assert!(
         lines[2].contains("NO DATA since 13:53:31 UTC (12 s)") && lines[2].contains("no answer yet"),
         "{}",
@@ -313,11 +335,11 @@ fn silence_is_told_with_its_reason_and_the_last_values_stay() {
     );
     world.model.gap("unreachable", 3);
     world.model.failed("10.0.0.3:7177 refuses the connection".into(), world.now_ns + 2 * S);
-    let lines = world.lines(&mut View::default(), 120, 30);
+    let lines = world.lines(&mut listed_by(Column::Name), 120, 30);
     assert!(lines[2].contains("try 2 in 2.0 s: 10.0.0.3:7177 refuses the connection"), "{}", lines[2]);
-    let lines = world.lines(&mut View { search: "node_load1".into(), ..View::default() }, 120, 30);
+    let lines = world.lines(&mut found("node_load1"), 120, 30);
     assert!(row(&lines, "node_load1").contains("1.52"));
-    let buffer = world.buffer(&mut View { search: "node_load1".into(), ..View::default() }, 120, 30, Theme::coloured());
+    let buffer = world.buffer(&mut found("node_load1"), 120, 30, Theme::coloured());
     assert_eq!(buffer[(1, 2)].bg, Color::Red);
     let shown_rows = (4..30).flat_map(|y| (0..120).map(move |x| (x, y)));
     let (dim, loud): (Vec<_>, Vec<_>) = shown_rows
@@ -327,7 +349,7 @@ fn silence_is_told_with_its_reason_and_the_last_values_stay() {
     assert!(!dim.is_empty() && loud.is_empty());
     // Back: the gap is counted and seen.
     world.second();
-    let lines = world.lines(&mut View { search: "node_load1".into(), ..View::default() }, 120, 30);
+    let lines = world.lines(&mut found("node_load1"), 120, 30);
     assert!(lines[2].contains("gaps 3 in 3 readings: unreachable 3"), "{}", lines[2]);
     assert!(row(&lines, "node_load1").contains('\u{b7}'), "a hole in the line");
 }
@@ -336,7 +358,7 @@ fn silence_is_told_with_its_reason_and_the_last_values_stay() {
 fn a_pause_holds_the_screen_while_reading_goes_on() {
     let mut world = World::new();
     world.second();
-    let mut view = View { search: "node_load1".into(), ..View::default() };
+    let mut view = found("node_load1");
     world.press(&mut view, KeyCode::Char(' '));
     (world.machine)(24, 999);
     world.second();
@@ -351,7 +373,7 @@ fn a_pause_holds_the_screen_while_reading_goes_on() {
 #[test]
 fn keys_quit_and_help() {
     let world = World::new();
-    let mut view = View::default();
+    let mut view = listed_by(Column::Name);
     assert_eq!(world.press(&mut view, KeyCode::Char('?')), Action::Redraw);
     let lines = world.lines(&mut view, 120, 40);
     assert!(line(&lines, "Ctrl-C").contains("quit") && line(&lines, "any key").contains("goes back"));
@@ -374,7 +396,7 @@ fn any_size_is_drawn_and_nothing_of_a_host_steers_the_terminal() {
     world.host.region(10, "wide\u{9b}", &[("b", &wide)], bad);
     world.host.region(11, &"w".repeat(100), &[("long", &"\u{4e2d}".repeat(80))], bad);
     (0..70).for_each(|_| world.second());
-    let mut view = View::default();
+    let mut view = listed_by(Column::Name);
     for width in (0..60).chain([79, 80, 100, 132, 200, 300]) {
         for height in (0..16).chain([24, 50, 100]) {
             for silent in [false, true] {
@@ -401,95 +423,18 @@ fn without_colour_there_is_none() {
     world.second();
     for silent in [false, true] {
         world.now_ns += if silent { 9 * S } else { 0 };
-        let buffer = world.buffer(&mut View::default(), 120, 40, Theme::plain());
+        let buffer = world.buffer(&mut listed_by(Column::Name), 120, 40, Theme::plain());
         assert!(buffer.content.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
-        let buffer = world.buffer(&mut View::default(), 120, 40, Theme::coloured());
+        let buffer = world.buffer(&mut listed_by(Column::Name), 120, 40, Theme::coloured());
         assert!(buffer.content.iter().any(|cell| cell.fg != Color::Reset));
     }
-}
-
-/// Blocks that readings of two seconds cost with a table of a thousand blocks and one of all connections, neither in view.
-#[test]
-fn what_is_out_of_view_is_hardly_read() {
-    let table = |name: &str| {
-        format!(
-            r#"{{"name":"{name}","groups":[{{"kind":"table","blocks":200,"key":[{{"name":"k","type":"u64"}}],"fields":[{{"name":"{name}_x","metric":"gauge","type":"i64"}}]}}]}}"#
-        )
-    };
-    let mut host = fixture::host();
-    host.region(2, "node_all", &[], MACHINE);
-    host.region(3, "processes", &[], &table("processes"));
-    host.region(4, "tcp_connections", &[], &table("tcp_connections"));
-    let mut session = fixture::session_of(&host);
-    let mut model = Model::new("h".into(), Duration::from_millis(100), (0, 0));
-    let mut view = View { search: "node_load1".into(), ..View::default() };
-    let (mut blocks, mut derived) = (Vec::new(), Derived::default());
-    for tenth in 0..20 {
-        let now_ns = 10 * S + tenth * S / 10;
-        let pace = model.pace.clone();
-        session.select(move |entry, _| pace.wants(entry.identity.word(), &entry.name, now_ns));
-        let before = session.counters().blocks;
-        fixture::read_into(&host, &mut session, now_ns);
-        blocks.push(session.counters().blocks - before);
-        model.take(&session, &relation(), &mut derived, now_ns);
-        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
-        terminal
-            .draw(|frame| {
-                let area = frame.area();
-                screen::draw(&mut view, &model, now_ns, Theme::plain(), area, frame.buffer_mut());
-            })
-            .unwrap();
-        model.follow(&view.in_view, view.region.as_deref());
-        if tenth == 19 {
-            let text: String = terminal.backend().buffer().content.iter().map(ratatui::buffer::Cell::symbol).collect();
-            assert!(text.contains("1 of 4 regions every 100 ms, others 5.0 s, not tcp_connections"), "{text}");
-        }
-    }
-    assert!(blocks[0] > 200 && blocks[0] < 400, "once all but the connections: {blocks:?}");
-    assert!(blocks[1..].iter().all(|blocks| *blocks <= 4), "{blocks:?}");
-    // Chosen by name, they are read.
-    view.region = Some("tcp_connections".into());
-    model.follow(&view.in_view, view.region.as_deref());
-    let pace = model.pace.clone();
-    session.select(move |entry, _| pace.wants(entry.identity.word(), &entry.name, 13 * S));
-    let before = session.counters().blocks;
-    fixture::read_into(&host, &mut session, 13 * S);
-    assert!(session.counters().blocks - before >= 200);
-}
-
-/// As in `onlooker read` and in the controller: what one CPU has of a number means nothing.
-#[test]
-fn parts_of_a_cpu_are_not_shown_as_the_metric() {
-    let mut host = fixture::host();
-    let stat = r#"{"name":"node_stat","groups":[{"kind":"computed","acquisition":"computed","blocks":1,"fields":[
-        {"name":"node_filefd_allocated","metric":"gauge","type":"i64","slot":0,"array":{"label":"cpu","count":2,"stride":1},"sum":{}},
-        {"name":"onlooker_context_switches_total","metric":"counter","type":"u64","slot":2,"array":{"label":"cpu","count":2,"stride":1},"sum":{"name":"node_context_switches_total"}}]}]}"#;
-    let region = host.region(20, "node_stat", &[], stat);
-    let mut model = Model::new("h".into(), Duration::from_secs(1), (0, 0));
-    let mut derived = Derived::default();
-    for second in 0..3 {
-        let words = [1_500, (-12i64).cast_unsigned(), 70 * second, 7 * second];
-        commit(region.words.block(0), region.entry.identity, 9 + second, |payload| payload.set_all(0, &words));
-        let now_ns = (10 + second) * S;
-        model.take(&fixture::read_at(&host, now_ns), &relation(), &mut derived, now_ns);
-    }
-    let machines = model.series.iter().filter(|series| series.region == "node_stat");
-    let mut shown: Vec<_> = machines.map(|series| format!("{} {}", series.text(), series.number())).collect();
-    shown.sort();
-    let expected = [
-        "node_context_switches_total 154",
-        "node_filefd_allocated 1488",
-        "onlooker_context_switches_total{cpu=0} 140",
-        "onlooker_context_switches_total{cpu=1} 14",
-    ];
-    assert_eq!(shown, expected);
 }
 
 #[test]
 fn what_moves_comes_first_and_zeros_last() {
     let mut world = World::new();
     (0..3).for_each(|_| world.second());
-    let names = world.names(&View { sort: Column::Active, ..View::default() });
+    let names = world.names(&listed_by(Column::Active));
     let place = |name: &str| names.iter().position(|other| other.starts_with(name)).unwrap();
     assert!(place("node_network_receive_bytes_total") < place("shop_version"));
     assert!(place("node_load1") < place("shop_version"));
