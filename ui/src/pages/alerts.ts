@@ -106,7 +106,7 @@ export function alertsPage(parameters: URLSearchParams): Page {
     title: "Alerts",
     element: h("div", { class: "page" }, h("h1", { class: "hidden" }, "Alerts"), trouble.banner.element, content, message),
     bindings: [
-      { keys: ["/"], help: "Search", run: () => { search.focus(); search.select(); return undefined; } },
+      { keys: ["F"], help: "Filter the table", run: () => { search.focus(); search.select(); return undefined; } },
       ...table.bindings,
       { keys: ["Escape"], help: "Clear search and filters", run: clear },
     ],
