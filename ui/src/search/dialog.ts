@@ -339,7 +339,8 @@ export class Search {
     // What is open already is not closed again.
     const isOpen = first?.getAttribute("aria-expanded") === "true";
     (isOpen ? (second ?? first) : first)?.focus();
-    if (!isOpen) first?.click();
+    // Who has typed nothing has asked for nothing.
+    if (!isOpen && this.asked.text !== "") first?.click();
   }
 
   private key(event: KeyboardEvent): void {
