@@ -10,7 +10,7 @@ import "./styles/host.css";
 import "./styles/query.css";
 import "./styles/search.css";
 import * as alerts from "./alerts";
-import { h, notice, setHidden, setText } from "./dom";
+import { h, notice, setHidden, setText, svg } from "./dom";
 import * as keys from "./keys";
 import { alertsPage } from "./pages/alerts";
 import { fleetPage } from "./pages/fleet";
@@ -32,7 +32,7 @@ const links: [Route["page"], HTMLAnchorElement][] = [
   ["reads", h("a", { href: "#/reads" }, "Reads")],
 ];
 const themeButton = h("button", { type: "button", class: "quiet", on: { click: () => theme.toggle() } });
-const searchButton = h("button", { type: "button", class: "quiet open-search", title: "Search hosts, metrics and alerts (/)", "aria-label": "Search", on: { click: () => search.open() } }, h("span", { class: "open-search-name" }, "Search"), h("kbd", { "aria-hidden": "true" }, "/"));
+const searchButton = h("button", { type: "button", class: "quiet open-search", title: "Search hosts, metrics and alerts (/)", "aria-label": "Search", on: { click: () => search.open() } }, svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, svg("circle", { cx: 7, cy: 7, r: 4.5 }), svg("path", { d: "M10.5 10.5 14 14" })), h("span", { class: "open-search-name" }, "Search"), h("kbd", { "aria-hidden": "true" }, "/"));
 const helpButton = h("button", { type: "button", class: "quiet", title: "Keyboard (?)", "aria-label": "Keyboard help", on: { click: () => keys.showHelp() } }, "?");
 
 let page: Page | null = null;
