@@ -23,6 +23,15 @@ class Refusal extends Error {
 
 export function start(root, port = 0) {
   const fleet = new Fleet(Date.now());
+  // Made before somebody searches all of it, host by host, so that nobody waits for long meanwhile.
+  const left = [...fleet.hosts.values()];
+  const make = () => {
+    const host = left.pop();
+    if (host === undefined) return;
+    if (host.via !== null) fleet.seriesOf(host);
+    setTimeout(make, 20).unref();
+  };
+  make();
   /** `asked`: requests of the own interface so far. */
   const play = { quiet: false, rules: true, empty: false, down: false, token: null, removed: null, exceed: null, asked: 0 };
   const server = createServer((request, response) => {

@@ -31,6 +31,9 @@ export interface FoundAlert {
   pending: number;
 }
 
+/** The controller looks through all hosts, after up to 10 s for its turn. */
+const ASKING = { timeoutMs: 30_000 };
+
 /** The best of what was found, and how many there are. */
 export interface Best<T> {
   total: number;
@@ -59,15 +62,15 @@ const found = object<Found>({
 /** Of all hosts, where `host` is null. */
 export function find(search: string, host: string | null, limit: number, signal: AbortSignal): Promise<Found> {
   const of: [string, string][] = host === null ? [] : [["host", host]];
-  return request(`${BASE}/search?${query([["search", search], ...of, ["limit", limit]])}`, found, signal);
+  return request(`${BASE}/search?${query([["search", search], ...of, ["limit", limit]])}`, found, signal, ASKING);
 }
 
 /** Hosts that have a metric, of which series have the words. */
 export const hostsOf = (metric: string, search: string, limit: number, signal: AbortSignal): Promise<Best<FoundHost>> =>
-  request(`${BASE}/metrics/${encodeURIComponent(metric)}/hosts?${query([["search", search], ["limit", limit]])}`, best(host), signal);
+  request(`${BASE}/metrics/${encodeURIComponent(metric)}/hosts?${query([["search", search], ["limit", limit]])}`, best(host), signal, ASKING);
 
 /** Series of one metric of a host that have the words, with their values. */
 export async function seriesOf(host: string, metric: string, search: string, limit: number, signal?: AbortSignal): Promise<Best<Series>> {
-  const { series, total } = await request(`${BASE}/hosts/${encodeURIComponent(host)}/series?${query([["metric", metric], ["search", search], ["limit", limit]])}`, seriesList, signal);
+  const { series, total } = await request(`${BASE}/hosts/${encodeURIComponent(host)}/series?${query([["metric", metric], ["search", search], ["limit", limit]])}`, seriesList, signal, ASKING);
   return { total, list: series };
 }

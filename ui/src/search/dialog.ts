@@ -304,7 +304,7 @@ export class Search {
   private members(metric: FoundMetric, scene: Scene): HTMLElement | null {
     const members = this.opened.get(keyOf(metric));
     if (members === undefined) return null;
-    if ("problem" in members) return h("ul", { class: "found-members" }, h("li", { class: "note problem", role: "alert" }, members.problem));
+    if ("problem" in members) return h("ul", { class: "found-members" }, h("li", { class: "note problem" }, h("span", { role: "alert" }, members.problem)));
     const next = members.limit < MAX_LIMIT ? () => void this.read(metric, Math.min(MAX_LIMIT, members.limit * 4)) : null;
     const key = `more of ${keyOf(metric)}`;
     if ("hosts" in members) {
