@@ -163,7 +163,8 @@ fn hosts_are_found_by_name_address_and_labels_and_come_in_order() {
         let words = Words::few(text).unwrap();
         best(hosts_of(&words, &hosts), limit, |host| host.target.name.clone().into())
     };
-    assert_eq!(told("b", 9), json!({"total": 2, "list": ["web-b", "db-c"]}));
+    assert_eq!(told("b", 9), json!({"total": 3, "list": ["db-c", "web-a", "web-b"]}));
+    assert_eq!(told("web-b", 9), json!({"total": 1, "list": ["web-b"]}));
     assert_eq!(told("WEB", 1), json!({"total": 2, "list": ["web-a"]}));
     assert_eq!(told("127.0.0.1", 9)["total"], 3);
     assert_eq!(told("nosuch", 9), json!({"total": 0, "list": []}));
