@@ -6,8 +6,8 @@
 //! labels once a host, an entity's once; how many series of a metric an entity has with these words is a sum then.
 //! Equal neighbours, as the rows of a table are, are counted together.
 //!
-//! Cost (`cargo test --release -p onlooker-controller --lib -- --ignored --nocapture search_of_ten_thousand`): see
-//! there.
+//! `cargo test --release -p onlooker-controller --lib -- --ignored --nocapture search_of_ten_thousand` says what it
+//! costs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
