@@ -67,10 +67,14 @@ async function host(t, page, at) {
   await scan(t, page, `host with the time picker, ${at}`, ["dialog"]);
   await page.keyboard.press("Escape");
   await page.keyboard.press("/");
-  await t.eventually(`axe: host, ${at}: metrics are found`, async () => (await page.locator('[role="option"]').count()) > 10);
+  await t.eventually(`axe: host, ${at}: metrics are found`, async () => (await page.locator(".found-metric").count()) > 10);
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("ArrowRight");
-  await scan(t, page, `host with the search, ${at}`, [".toolbar"]);
+  await t.eventually(`axe: host, ${at}: a metric is open`, async () => page.locator(".found-members .found-main").first().isVisible());
+  await scan(t, page, `host with the search, ${at}`, ["dialog"]);
+  await page.locator("dialog input").fill("nosuch");
+  await t.eventually(`axe: host, ${at}: nothing is found`, async () => page.locator("dialog .notice.empty").isVisible());
+  await scan(t, page, `host with a search for nothing, ${at}`, ["dialog"]);
   const to = Date.now() - 60_000;
   await t.go(page, `#/host/web-1?from=${to - 300_000}&to=${to}&f=app_latency_seconds&s=cpu`);
   await t.eventually(`axe: host in a fixed view, ${at}: values`, async () => /\d/.test(await chart(page, "CPU by mode").locator(".legend .value").first().innerText()));
@@ -78,6 +82,20 @@ async function host(t, page, at) {
   await chart(page, "CPU by mode").locator(".plot").focus();
   await page.keyboard.press("Home");
   await scan(t, page, `host in a fixed view, ${at}`, [".toolbar", ".asked", 'section[aria-labelledby="section-overview"]', 'section[aria-labelledby="section-cpu"]']);
+}
+
+async function search(t, page, at) {
+  await t.go(page, "#/?find=o&metric=node_load1");
+  await t.eventually(`axe: search, ${at}: all kinds, one metric open`, async () => (await page.locator("dialog h2").count()) === 3);
+  await scan(t, page, `search, ${at}`, ["dialog"]);
+  await t.go(page, "#/?find=odd&metric=odd_pages_total");
+  await t.eventually(`axe: odd search, ${at}: open`, async () => page.locator(".found-members .found-main").first().isVisible());
+  await scan(t, page, `odd search, ${at}`, ["dialog"]);
+  await t.play({ down: true });
+  await page.locator("dialog input").fill("cpu");
+  await t.eventually(`axe: search, ${at}: no answer`, async () => page.locator("dialog .notice.error").isVisible());
+  await scan(t, page, `search without an answer, ${at}`, ["dialog"]);
+  await t.play({ down: false });
 }
 
 async function others(t, page, at) {
@@ -130,7 +148,7 @@ export async function axe(t) {
   for (const width of WIDTHS) {
     const page = await t.page({ viewport: { width, height: 844 }, reducedMotion: "reduce" });
     const at = `${width} px`;
-    for (const part of [fleet, host, others, troubles]) await part(t, page, at);
+    for (const part of [fleet, search, host, others, troubles]) await part(t, page, at);
     await page.context().close();
   }
 }

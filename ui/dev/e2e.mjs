@@ -8,6 +8,7 @@ import * as fleets from "./fleet.e2e.mjs";
 import { Harness } from "./harness.mjs";
 import * as hosts from "./host.e2e.mjs";
 import * as queries from "./query.e2e.mjs";
+import * as searches from "./search.e2e.mjs";
 import { tab } from "./tab.e2e.mjs";
 import { burst, dragging, late, legend, picker, time } from "./time.mjs";
 
@@ -45,7 +46,7 @@ async function alerts(page, scheme) {
   const cell = page.locator('tr[data-key="db-3"] td.c-alerts');
   await t.eventually(`alerts ${scheme}: the fleet shows those of a host`, async () => (await cell.innerText()) === "HostSilent +1");
   t.check(`alerts ${scheme}: the badge counts what fires`, (await text(page, ".badge")) === "3", await text(page, ".badge"));
-  await page.keyboard.press("/");
+  await page.keyboard.press("F");
   await page.keyboard.type("memoryshort");
   await t.eventually(`alerts ${scheme}: a search for an alert finds its host`, async () => (await page.locator("tbody tr").count()) === 1);
   await page.keyboard.press("Enter");
@@ -73,9 +74,9 @@ async function alerts(page, scheme) {
 async function keyboard(page) {
   await t.go(page, "#/");
   await t.eventually("keyboard: the table is there", async () => (await page.locator("tbody tr").count()) === 24);
-  await page.keyboard.press("/");
+  await page.keyboard.press("F");
   await page.keyboard.type("web");
-  await t.eventually("keyboard: / searches", async () => (await page.locator("tbody tr").count()) === 8);
+  await t.eventually("keyboard: F filters", async () => (await page.locator("tbody tr").count()) === 8);
   await page.keyboard.press("Enter");
   await page.keyboard.press("j");
   await page.keyboard.press("ArrowDown");
@@ -131,49 +132,6 @@ async function gap(page) {
   await t.eventually("beside the gap there are values", async () => /\d/.test(await network.locator(".legend .value").first().innerText()));
   await page.mouse.move(5, 5);
   await page.keyboard.press(" ");
-}
-
-async function search(page) {
-  await page.evaluate(() => window.scrollTo(0, 0));
-  // Programs have charts at once; one that is asked for is the same, first.
-  await t.eventually("programs have charts", async () => (await chart(page, "app_queue_depth").count()) === 1);
-  const charts = await page.locator("section.chart").count();
-  const first = async (name) => (await page.locator("section.chart").first().getAttribute("aria-label")).startsWith(name) && (await page.locator("section.chart").count()) === charts;
-  await page.keyboard.press("/");
-  await page.keyboard.type("requests_total shop");
-  await t.eventually("search: finds by words", async () => (await page.locator('[role="option"]').count()) === 1);
-  await t.shot(page, "search");
-  await page.keyboard.press("Enter");
-  await t.eventually("search: Enter puts the chart first", () => first("app_requests_total"));
-  await page.locator('input[role="combobox"]').fill("latency");
-  await page.locator('[role="option"]').first().click();
-  await t.eventually("search: a click does so with a heat map", () => first("app_latency_seconds"));
-  await page.locator('input[role="combobox"]').fill("queue_depth");
-  await page.locator('[role="option"]').first().click();
-  await t.eventually("search: a family in one chart", async () => (await chart(page, "app_queue_depth").locator(".legend .value").count()) === 16);
-  await page.keyboard.press("Escape");
-  await page.locator('input[role="combobox"]').blur();
-  await t.eventually("heat: cells are painted", async () => (await pixelsNear(page, "app_latency_seconds", "--heat-3", 0.3, 1)) > 10);
-  await t.eventually("heat: quantiles are told", async () => (await chart(page, "app_latency_seconds").locator(".readout").innerText()).includes("p99"));
-  const rate = chart(page, "app_requests_total").locator(".legend .value");
-  await rate.scrollIntoViewIfNeeded();
-  await t.eventually("the added chart has values", async () => /\d/.test(await rate.innerText()));
-  const rates = [];
-  for (let i = 0; i < 25; i++) {
-    rates.push(await rate.innerText());
-    await page.waitForTimeout(100);
-  }
-  // The fixture's program serves 100 to 900 a second, and begins anew every 20 s.
-  t.check("a reset counter's rate stays true", rates.every((shown) => shown === "–" || (parseFloat(shown) > 50 && parseFloat(shown) < 1000)), rates);
-  const lowest = await page.evaluate(async (name) => (await fetch(name)).json(), `api/onlooker/v1/hosts/web-1/range?series=${encodeURIComponent('app_requests_total{pid="4321",program="shop"}')}&from_ms=${Date.now() - 60_000}&to_ms=${Date.now()}&points=600`);
-  t.check("and the window does have resets", lowest.series[0].last.some((value, i, all) => i > 0 && value < all[i - 1]));
-  await t.shot(page, "host-added");
-  const url = page.url();
-  t.check("added charts stand in the address", url.includes("c=app_requests_total") && url.includes("f=app_queue_depth"), url);
-  await page.reload();
-  await t.eventually("a deep link brings them back", () => first("app_queue_depth"));
-  await page.getByRole("button", { name: "Remove the chart app_queue_depth" }).click();
-  await t.eventually("charts can be removed", async () => (await page.locator("section.chart").count()) === charts - 1);
 }
 
 async function pauseAndWindows(page) {
@@ -349,7 +307,7 @@ async function themeSwitch(page) {
 async function phone() {
   for (const scheme of ["light", "dark"]) {
     const page = await t.page({ viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true, colorScheme: scheme });
-    for (const [name, hash, ready] of [["fleet", "#/", "tbody tr"], ["host", "#/host/web-1", ".legend .value"], ["reads", "#/reads", "tbody tr"], ["alerts", "#/alerts", "tbody tr"]]) {
+    for (const [name, hash, ready] of [["fleet", "#/", "tbody tr"], ["host", "#/host/web-1", ".legend .value"], ["reads", "#/reads", "tbody tr"], ["alerts", "#/alerts", "tbody tr"], ["search", "#/host/web-1?find=cpu&in=all&metric=node_cpu_seconds_total", ".found-members li"]]) {
       await t.go(page, hash);
       await t.eventually(`phone ${scheme}: ${name}`, async () => (await page.locator(ready).count()) > 0);
       await page.waitForTimeout(2500);
@@ -433,7 +391,11 @@ const STEPS = {
     await host(light, "light");
   },
   gap: () => gap(light),
-  search: () => search(light),
+  search: async () => {
+    await searches.charts(t, light);
+    await searches.everywhere(t, light);
+    await searches.oddities(t, light);
+  },
   overview: async () => {
     await inDark((dark) => hosts.overview(t, dark, "dark"));
     await hosts.overview(t, light, "light");

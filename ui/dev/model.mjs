@@ -106,6 +106,12 @@ function makeSeries(host) {
     add("app_queue_depth", { pid: "4321", program: "shop", shard: String(shard) }, "gauge", "", "Requests that wait, by shard.", 0.001, "shop", (t) => Math.round(40 * depth.at(t / 1000)), "direct");
   }
   if (host.name.startsWith("web")) add("app_latency_seconds", { pid: "4321", program: "shop" }, "histogram", "seconds", "Time to serve a request.", 0.001, "shop", histogram(host.epoch), "direct");
+  // What programs call things is theirs: markup, and text that runs from right to left.
+  if (host.name === "cache-3") {
+    const odd = { pid: "99", program: "odd", page: "<img src=x onerror=alert(1)>", title: "\u202eשלום עולם\u202c <b>odd</b>" };
+    add("odd_pages_total", odd, "counter", "pages", "</p><script>document.title = 'odd'</script> Pages, \u202esegap\u202c.", 0.001, "odd", (t) => Math.floor(t / 1000 - e0), "direct");
+    for (let page = 0; page < 130; page++) add("odd_queue_length", { ...odd, page: `<i>${page}</i>` }, "gauge", "", "Waits.", 0.001, "odd", () => page, "direct");
+  }
   machine(host, add, wave);
   return out;
 }

@@ -9,6 +9,7 @@ import { extname, join, normalize } from "node:path";
 import { Fleet, hash } from "./model.mjs";
 import { vitals } from "./vitals.mjs";
 import * as promql from "./promql.mjs";
+import * as searched from "./search.mjs";
 
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
 export const CSP = "default-src 'self'";
@@ -22,6 +23,15 @@ class Refusal extends Error {
 
 export function start(root, port = 0) {
   const fleet = new Fleet(Date.now());
+  // Made before somebody searches all of it, host by host, so that nobody waits for long meanwhile.
+  const left = [...fleet.hosts.values()];
+  const make = () => {
+    const host = left.pop();
+    if (host === undefined) return;
+    if (host.via !== null) fleet.seriesOf(host);
+    setTimeout(make, 20).unref();
+  };
+  make();
   /** `asked`: requests of the own interface so far. */
   const play = { quiet: false, rules: true, empty: false, down: false, token: null, removed: null, exceed: null, asked: 0 };
   const server = createServer((request, response) => {
@@ -62,6 +72,15 @@ async function handle(fleet, play, root, request, response) {
     if (url.searchParams.get("host") === play.removed) throw new Refusal(404, `no host \`${play.removed}\` is watched`);
     return live(fleet, url.searchParams, request, response);
   }
+  const there = play.empty ? [] : [...fleet.hosts.values()].filter((host) => host.name !== play.removed);
+  if (what === "search") {
+    allow(url.searchParams, "search", "host", "limit");
+    return json(searched.find(fleet, there, play.rules ? RULES : [], url.searchParams));
+  }
+  if (what === "metrics" && sub === "hosts") {
+    allow(url.searchParams, "search", "limit");
+    return json(searched.hostsOf(fleet, there, name, url.searchParams));
+  }
   if (what !== "hosts") throw new Refusal(404, `no such path ${url.pathname}`);
   if (name === undefined) return json(list(fleet, play, url.searchParams));
   const host = fleet.hosts.get(name);
@@ -70,7 +89,7 @@ async function handle(fleet, play, root, request, response) {
     const over = name === play.exceed ? [{ quota: "series", of: "programs", limit: 50_000, used: 1200, rows: 560, since_ms: Date.now() - 60_000, last_ms: Date.now() }] : [];
     return json({ ...summary(fleet, host), over_quota: over, regions_list: regions(fleet, host) });
   }
-  if (sub === "series") return json(search(fleet, host, url.searchParams));
+  if (sub === "series") return json(series(fleet, host, url.searchParams));
   if (sub === "range") return json(range(fleet, host, url.searchParams));
   throw new Refusal(404, `no such path ${url.pathname}`);
 }
@@ -189,18 +208,16 @@ function regions(fleet, host) {
 
 const publicPart = ({ at, ...rest }, value) => ({ ...rest, value: at === undefined ? null : value });
 
-function search(fleet, host, parameters) {
-  allow(parameters, "search", "limit", "by");
-  const words = (parameters.get("search") ?? "").toLowerCase().split(/\s+/);
+function series(fleet, host, parameters) {
+  allow(parameters, "search", "metric", "limit", "by");
   const limit = Number(parameters.get("limit") ?? 100);
-  if (host.via === null) return { series: [], more: false };
-  const all = fleet.seriesOf(host).filter((item) => words.every((word) => `${item.series} ${item.help}`.toLowerCase().includes(word)));
+  const all = searched.seriesOf(fleet, host, parameters.get("search") ?? "", parameters.get("metric")).map(({ item }) => item);
   const t = fleet.newest(host, Date.now());
   const counts = new Map();
   for (const { name } of all) counts.set(name, (counts.get(name) ?? 0) + 1);
   const byMetric = parameters.get("by") === "metric";
   const found = byMetric ? [...counts].map(([name, count]) => ({ ...all.find((item) => item.name === name), count })) : all;
-  return { series: found.slice(0, limit).map((item) => publicPart(item, item.at(t))), more: found.length > limit };
+  return { series: found.slice(0, limit).map((item) => publicPart(item, item.at(t))), more: found.length > limit, total: found.length };
 }
 
 function wanted(fleet, host, parameters) {

@@ -180,6 +180,9 @@ async function others(t, page) {
   await toTop(page);
   await tabTo(t, page, "the help", 'button[aria-label="Keyboard help"]');
   await dialog(t, page, "the help", 'button[aria-label="Keyboard help"]');
+  await toTop(page);
+  await tabTo(t, page, "the search", "header .open-search");
+  await dialog(t, page, "the search", "header .open-search");
   await t.play({ token: "secret" });
   await t.go(page, "#/");
   await t.eventually("tab: a token is asked for", async () => page.locator("#token").isVisible());

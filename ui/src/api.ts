@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The controller's HTTP interface (docs/http.md), typed and checked. It and promql.ts alone know paths and field names of the wire.
+//! The controller's HTTP interface (docs/http.md), typed and checked. It, promql.ts and search/ask.ts alone know paths and field names of the wire.
 
 import { type Check, anything, boolean, list, nullable, number, numbers, numbersOrNulls, object, oneOf, optional, record, text } from "./check";
 import { chunks } from "./chunks";
@@ -216,11 +216,13 @@ const status = object<Status>({
   }),
 });
 
+export const hostState: Check<HostState> = oneOf("connecting", "reading", "silent", "failed");
+
 const hostFields: { [K in keyof Host]: Check<Host[K]> } = {
   name: text,
   address: text,
   labels: record(text),
-  state: oneOf("connecting", "reading", "silent", "failed"),
+  state: hostState,
   via: nullable(text),
   requester: nullable(text),
   since_ms: number,
@@ -266,7 +268,7 @@ const detail = object<HostDetail>({
   ),
 });
 
-const seriesType = oneOf("counter", "gauge", "histogram", "info");
+export const seriesType = oneOf("counter", "gauge", "histogram", "info");
 
 const seriesFields: { [K in keyof Series]: Check<Series[K]> } = {
   series: text,
@@ -280,7 +282,7 @@ const seriesFields: { [K in keyof Series]: Check<Series[K]> } = {
   region: text,
   value: anything,
 };
-const seriesList = object<{ series: Series[]; more: boolean }>({ series: list(object<Series>(seriesFields)), more: boolean });
+export const seriesList = object<{ series: Series[]; more: boolean; total: number }>({ series: list(object<Series>(seriesFields)), more: boolean, total: number });
 const metricList = object<{ series: Metric[]; more: boolean }>({ series: list(object<Metric>({ ...seriesFields, count: number })), more: boolean });
 
 const gap = object<Gap>({ from_ms: number, to_ms: number, reason: text });
@@ -402,7 +404,7 @@ function errorText(body: string): string | null {
   }
 }
 
-function query(parameters: [string, string | number][]): string {
+export function query(parameters: [string, string | number][]): string {
   return parameters.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&");
 }
 

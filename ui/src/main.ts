@@ -8,8 +8,9 @@ import "./styles/charts.css";
 import "./styles/fleet.css";
 import "./styles/host.css";
 import "./styles/query.css";
+import "./styles/search.css";
 import * as alerts from "./alerts";
-import { h, notice, setHidden, setText } from "./dom";
+import { h, notice, setHidden, setText, svg } from "./dom";
 import * as keys from "./keys";
 import { alertsPage } from "./pages/alerts";
 import { fleetPage } from "./pages/fleet";
@@ -17,7 +18,9 @@ import { hostPage } from "./pages/host";
 import type { Page } from "./pages/page";
 import { queryPage } from "./pages/query";
 import { readsPage } from "./pages/reads";
-import { type Route, parse } from "./router";
+import { type Route, keepSearch, parse } from "./router";
+import { type Below, Search } from "./search/dialog";
+import { timeOf } from "./search/found";
 import * as theme from "./theme";
 
 const main = h("main", { id: "main", tabindex: -1 });
@@ -29,16 +32,30 @@ const links: [Route["page"], HTMLAnchorElement][] = [
   ["reads", h("a", { href: "#/reads" }, "Reads")],
 ];
 const themeButton = h("button", { type: "button", class: "quiet", on: { click: () => theme.toggle() } });
+const searchButton = h("button", { type: "button", class: "quiet open-search", title: "Search hosts, metrics and alerts (/)", "aria-label": "Search", on: { click: () => search.open() } }, svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, svg("circle", { cx: 7, cy: 7, r: 4.5 }), svg("path", { d: "M10.5 10.5 14 14" })), h("span", { class: "open-search-name" }, "Search"), h("kbd", { "aria-hidden": "true" }, "/"));
 const helpButton = h("button", { type: "button", class: "quiet", title: "Keyboard (?)", "aria-label": "Keyboard help", on: { click: () => keys.showHelp() } }, "?");
 
 let page: Page | null = null;
 let shownPath = "";
 let shown: Route | null = null;
 
+const below: Below = {
+  get host() { return shown?.page === "host" ? shown.host : null; },
+  choices: () => page?.choices?.() ?? null,
+  time: () => (shown?.page === "host" || shown?.page === "query" ? timeOf(parse(location.hash).parameters) : new URLSearchParams()),
+};
+const search = new Search(below);
+
 function show(): void {
+  const route = parse(location.hash);
+  keepSearch(route.search);
+  showPage(route);
+  search.follow(route.search);
+}
+
+function showPage(route: Route): void {
   // Pages change their own parameters; only another path is another page.
   const path = location.hash;
-  const route = parse(path);
   if (shown?.page === route.page && shown.host === route.host && page?.follow?.(route.parameters) === true) return;
   if (page !== null && path === shownPath) return;
   shownPath = path;
@@ -58,7 +75,7 @@ function show(): void {
 
 function create(route: Route): Page {
   if (route.page === "fleet") return fleetPage(route.parameters);
-  if (route.page === "host") return hostPage(route.host, route.parameters);
+  if (route.page === "host") return hostPage(route.host, route.parameters, () => search.open());
   if (route.page === "reads") return readsPage(route.parameters);
   if (route.page === "query") return queryPage(route.parameters);
   if (route.page === "alerts") return alertsPage(route.parameters);
@@ -81,6 +98,7 @@ function showFiring(): void {
 }
 
 keys.setGlobal([
+  { keys: ["/"], help: "Search hosts, metrics and alerts", run: () => { search.open(); return undefined; } },
   { keys: ["f"], help: "Fleet", run: () => { location.hash = "#/"; return undefined; } },
   { keys: ["a"], help: "Alerts", run: () => { location.hash = "#/alerts"; return undefined; } },
   { keys: ["q"], help: "Query", run: () => { location.hash = "#/query"; return undefined; } },
@@ -100,7 +118,7 @@ const logo = h("img", { src: "./favicon.svg", alt: "", width: 20, height: 20 });
 const skip = h("button", { type: "button", class: "skip", on: { click: () => main.focus() } }, "Skip to content");
 document.getElementById("app")!.append(
   skip,
-  h("header", { class: "top" }, h("a", { href: "#/", class: "brand" }, logo, "Onlooker"), h("nav", { "aria-label": "Pages" }, ...links.map(([, link]) => link)), h("div", { class: "top-right" }, themeButton, helpButton)),
+  h("header", { class: "top" }, h("a", { href: "#/", class: "brand" }, logo, "Onlooker"), h("nav", { "aria-label": "Pages" }, ...links.map(([, link]) => link)), h("div", { class: "top-right" }, searchButton, themeButton, helpButton)),
   main,
 );
 window.addEventListener("hashchange", show);

@@ -1,20 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Addresses behind `#`: the page is static files, and the controller need know none of them. `#/`, `#/host/NAME?w=1m&from=MS&to=MS&c=SERIES`, `#/reads`, `#/alerts`, `#/query?q=EXPR&w=1h&view=table`.
+//! Over any of them may lie the search: `find=TEXT&in=all&metric=NAME`.
 
 export interface Route {
   page: "fleet" | "host" | "reads" | "alerts" | "query" | "unknown";
   host: string;
+  /** Those of the page. */
   parameters: URLSearchParams;
+  /** What is searched; null: nothing. */
+  search: Searched | null;
+}
+
+/** The search that lies over a page. */
+export interface Searched {
+  text: string;
+  /** On a host's page: all hosts, not this one. */
+  isEverywhere: boolean;
+  /** The metric that is opened. */
+  metric: string | null;
+}
+
+let searched: Searched | null = null;
+
+function take(parameters: URLSearchParams): Searched | null {
+  const text = parameters.get("find");
+  const search = text === null ? null : { text, isEverywhere: parameters.get("in") === "all", metric: parameters.get("metric") };
+  for (const name of ["find", "in", "metric"]) parameters.delete(name);
+  return search;
+}
+
+function put({ text, isEverywhere, metric }: Searched, parameters: URLSearchParams): void {
+  parameters.set("find", text);
+  if (isEverywhere) parameters.set("in", "all");
+  if (metric !== null) parameters.set("metric", metric);
+}
+
+/** The search of the address that is shown from now on: pages that change their own parameters leave it there. */
+export function keepSearch(search: Searched | null): void {
+  searched = search;
+}
+
+/** Another search, or none, over the same page; no step in the history. */
+export function changeSearch(search: Searched | null): void {
+  const { parameters } = parse(location.hash);
+  searched = search;
+  replaceParameters(parameters);
 }
 
 export function parse(hash: string): Route {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split(/\?(.*)/s);
   const parameters = new URLSearchParams(query);
+  const search = take(parameters);
   const parts = path.split("/").filter((part) => part !== "");
-  if (parts.length === 0) return { page: "fleet", host: "", parameters };
-  if (parts[0] === "host" && parts.length === 2) return { page: "host", host: decode(parts[1]!), parameters };
-  if ((parts[0] === "reads" || parts[0] === "alerts" || parts[0] === "query") && parts.length === 1) return { page: parts[0], host: "", parameters };
-  return { page: "unknown", host: "", parameters };
+  if (parts.length === 0) return { page: "fleet", host: "", parameters, search };
+  if (parts[0] === "host" && parts.length === 2) return { page: "host", host: decode(parts[1]!), parameters, search };
+  if ((parts[0] === "reads" || parts[0] === "alerts" || parts[0] === "query") && parts.length === 1) return { page: parts[0], host: "", parameters, search };
+  return { page: "unknown", host: "", parameters, search };
 }
 
 function decode(part: string): string {
@@ -31,7 +72,9 @@ export const queryAddress = (query: string): string => `#/query?${new URLSearchP
 
 function withParameters(parameters: URLSearchParams): string {
   const path = location.hash.split("?")[0] ?? "#/";
-  const query = parameters.toString();
+  const all = new URLSearchParams(parameters);
+  if (searched !== null) put(searched, all);
+  const query = all.toString();
   return (path === "" ? "#/" : path) + (query === "" ? "" : `?${query}`);
 }
 

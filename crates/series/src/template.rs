@@ -80,6 +80,12 @@ impl LabelSet {
         self.places.is_empty()
     }
 
+    /// All of them, with commas between.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// For a template to write.
     #[must_use]
     pub fn view(&self) -> LabelView<'_> {
@@ -256,6 +262,22 @@ impl Template {
     #[must_use]
     pub fn visible(&self, family: &Family, hidden: Option<&[bool]>) -> usize {
         self.lines[family.lines.clone()].iter().filter(|line| !is_hidden(line, hidden)).count()
+    }
+
+    /// Of each of a family's series that are not among the `hidden` ones: the pieces of its name and labels that are the
+    /// template's own.
+    pub fn own_texts<'a>(
+        &'a self,
+        family: &Family,
+        hidden: Option<&'a [bool]>,
+    ) -> impl Iterator<Item = impl Iterator<Item = &'a str>> {
+        let lines = self.lines[family.lines.clone()].iter().filter(move |line| !is_hidden(line, hidden));
+        lines.map(|line| {
+            self.pieces[line.pieces.clone()].iter().filter_map(|piece| match *piece {
+                Piece::Text(from, to) => Some(&self.text[from as usize..to as usize]),
+                Piece::Host(..) | Piece::Entity(..) => None,
+            })
+        })
     }
 
     /// Appends the lines of a family that are not hidden; what the row has no words for is left out.

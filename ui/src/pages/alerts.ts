@@ -61,7 +61,9 @@ export function alertsPage(parameters: URLSearchParams): Page {
     table.update(found);
     setText(summary, found.length === all().length ? "" : `${count(found.length)} of ${count(all().length)} alerts`);
     setHidden(table.element, found.length === 0);
-    const empty = all().length > 0 ? notice("empty", "No alert matches", h("p", {}, "Change the search, or press Esc.")) : rules.length === 0 ? noRules() : notice("empty", "All quiet", h("p", {}, `No alert is pending or firing. ${count(rules.length)} rules are evaluated.`));
+    // As the search leads here.
+    const quiet = states.size === 0 ? rules.find((rule) => rule.type === "alerting" && rule.name.toLowerCase() === search.value.trim().toLowerCase()) : undefined;
+    const empty = quiet !== undefined ? notice("empty", `${quiet.name} is quiet`, h("p", {}, "None of its alerts is pending or firing. The rule is in the list below.")) : all().length > 0 ? notice("empty", "No alert matches", h("p", {}, "Change the search, or press Esc.")) : rules.length === 0 ? noRules() : notice("empty", "All quiet", h("p", {}, `No alert is pending or firing. ${count(rules.length)} rules are evaluated.`));
     nothing.replaceChildren(...(found.length === 0 ? [empty] : []));
   }
 
@@ -106,7 +108,7 @@ export function alertsPage(parameters: URLSearchParams): Page {
     title: "Alerts",
     element: h("div", { class: "page" }, h("h1", { class: "hidden" }, "Alerts"), trouble.banner.element, content, message),
     bindings: [
-      { keys: ["/"], help: "Search", run: () => { search.focus(); search.select(); return undefined; } },
+      { keys: ["F"], help: "Filter the table", run: () => { search.focus(); search.select(); return undefined; } },
       ...table.bindings,
       { keys: ["Escape"], help: "Clear search and filters", run: clear },
     ],

@@ -177,7 +177,7 @@ export function fleetPage(parameters: URLSearchParams): Page {
     title: "Fleet",
     element: h("div", { class: "page" }, h("h1", { class: "hidden" }, "Fleet"), trouble.banner.element, content, message),
     bindings: [
-      { keys: ["/"], help: "Search", run: () => { search.focus(); search.select(); return undefined; } },
+      { keys: ["F"], help: "Filter the table", run: () => { search.focus(); search.select(); return undefined; } },
       ...table.bindings.map((binding, i) => ({ ...binding, run: (event: KeyboardEvent) => table.bindings[i]!.run(event) })),
       { keys: ["Escape"], help: "Clear search and filters", run: clear },
     ],

@@ -22,11 +22,12 @@ import type { Binding } from "../keys";
 import type { LiveState } from "../live";
 import { poll } from "../poll";
 import { replaceParameters } from "../router";
+import { seriesOf } from "../search/ask";
+import type { Choices } from "../search/dialog";
 import { TimeBar } from "../timebar";
 import { type View, fromParameters, toParameters } from "../view";
 import { type Page, Trouble } from "./page";
 import { RegionList } from "./regions";
-import { MetricSearch } from "./search";
 
 const POLL_MS = 1000;
 const AGE_MS = 100;
@@ -35,7 +36,7 @@ const MAX_SERIES = 5000;
 /** READs that the host's kernel answers. */
 const READS_SEARCH = "onlooker_responder_packets_total answered";
 
-export function hostPage(name: string, parameters: URLSearchParams): Page {
+export function hostPage(name: string, parameters: URLSearchParams, search: () => void): Page {
   const abort = new AbortController();
   /** Until its head is there. */
   const title = h("h1", { class: "hidden" }, name);
@@ -61,13 +62,13 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
     problem: (text) => { problem = text; showBanner(null); },
     host: () => showLive(),
   });
-  const search = new MetricSearch(name, {
+  const choices: Choices = {
     series: (series) => choose(() => Promise.resolve([series])),
     family: (metric) => choose(() => family(metric)),
-  });
+  };
   const timebar = new TimeBar(board, addressOf, () => showLive());
   const liveSign = h("span", { class: "live", role: "status" });
-  const toolbar = h("div", { class: "toolbar sticky" }, search.element, timebar.element, liveSign);
+  const toolbar = h("div", { class: "toolbar sticky" }, h("button", { type: "button", class: "open-search", on: { click: search } }, "Add a chart", h("kbd", { "aria-hidden": "true" }, "/")), timebar.element, liveSign);
   const layout = h("div", { class: "host-layout" }, index.element, h("div", { class: "host-sections" }, h("h2", { class: "hidden" }, "Added charts"), asked, ...SECTION_IDS.map((id) => sections[id].element)));
   const content = h("div", { hidden: true }, head.element, toolbar, empty, layout);
   sections.reading.body.append(head.reading.element, regions.element);
@@ -94,8 +95,7 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   }
 
   async function family(metric: string): Promise<Series[]> {
-    const { series } = await getSeries(name, metric, MAX_SERIES, abort.signal);
-    return series.filter((item) => item.name === metric);
+    return (await seriesOf(name, metric, "", MAX_SERIES, abort.signal)).list;
   }
 
   /** Labels of the host itself. */
@@ -303,7 +303,6 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
   const stopAlerts = onChange(() => head.showAlerts());
 
   const bindings: Binding[] = [
-    { keys: ["/"], help: "Search metrics; Enter adds a chart", run: () => { search.focus(); return undefined; } },
     ...timebar.bindings,
     { keys: ["s"], help: "Next section", run: () => { index.step(1); return undefined; } },
     { keys: ["S"], help: "Section before", run: () => { index.step(-1); return undefined; } },
@@ -322,13 +321,13 @@ export function hostPage(name: string, parameters: URLSearchParams): Page {
       remember();
       return true;
     },
+    choices: () => (detail === null || detail.series === 0 || removedAt !== null ? null : choices),
     destroy: () => {
       abort.abort();
       timebar.destroy();
       polling.stop();
       stopAlerts();
       clearInterval(ages);
-      search.destroy();
       asker.end();
       index.destroy();
       board.destroy();

@@ -5,6 +5,7 @@ import { ApiError, login } from "../api";
 import { h, notice, setHidden, setText } from "../dom";
 import { sentence } from "../format";
 import type { Binding } from "../keys";
+import type { Choices } from "../search/dialog";
 
 export interface Page {
   title: string;
@@ -14,6 +15,8 @@ export interface Page {
   shown?: () => void;
   /** Other parameters of the same page, as by the browser's back; false: the page must be made anew. */
   follow?: (parameters: URLSearchParams) => boolean;
+  /** What it does with what a search finds; null while it can do nothing. */
+  choices?: () => Choices | null;
   destroy: () => void;
 }
 

@@ -231,7 +231,7 @@ export function queryPage(parameters: URLSearchParams): Page {
     title: "Query",
     element: h("div", { class: "page query" }, h("h1", { class: "hidden" }, "Query"), trouble.banner.element, content, message),
     bindings: [
-      { keys: ["/"], help: "To the query", run: () => { field.focus(); return undefined; } },
+      { keys: ["e"], help: "To the query", run: () => { field.focus(); return undefined; } },
       { keys: ["v"], help: "Chart or table", run: () => choose(shape === "chart" ? "table" : "chart") },
       { keys: [], shown: "Enter Shift+Enter", help: "In the query: run it, a new line", run: () => false },
       { keys: [], shown: "Tab ↓ Ctrl+Space Esc", help: "In the query: take the first of the list, choose, open it, close it", run: () => false },

@@ -71,7 +71,7 @@ export function readsPage(parameters: URLSearchParams): Page {
   return {
     title: "Reads",
     element: h("div", { class: "page" }, h("h1", { class: "hidden" }, "Reads"), trouble.banner.element, content, message),
-    bindings: [{ keys: ["/"], help: "Search", run: () => { search.focus(); search.select(); return undefined; } }, ...table.bindings],
+    bindings: [{ keys: ["F"], help: "Filter the table", run: () => { search.focus(); search.select(); return undefined; } }, ...table.bindings],
     destroy: () => polling.stop(),
   };
 }

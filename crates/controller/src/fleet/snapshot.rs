@@ -301,6 +301,22 @@ impl Host {
         self.copy(self.look(), known, values)
     }
 
+    /// What its values are called.
+    pub(crate) fn plan(&self) -> Arc<Plan> {
+        let known = self.plan.lock().clone();
+        let shown = self.look();
+        if known.changes == shown.entities.changes() { known } else { self.planned(shown, &known) }
+    }
+
+    /// Another plan, since entities have changed; made outside of the lock.
+    fn planned(&self, shown: MutexGuard<'_, Shown>, known: &Plan) -> Arc<Plan> {
+        let raw = Raw::of(&shown);
+        drop(shown);
+        let plan = Arc::new(raw.plan(&self.labels, known));
+        *self.plan.lock() = plan.clone();
+        plan
+    }
+
     fn copy(&self, shown: MutexGuard<'_, Shown>, known: Arc<Plan>, values: &mut Values) -> Arc<Plan> {
         values.clear();
         let entities: &Entities = &shown.entities;
@@ -314,11 +330,7 @@ impl Host {
             let words = entity.named.series.iter().map(|series| series.at + series.form.words()).max().unwrap_or(0);
             values.push(shown.entities.row(entity), entity.time_ns, words);
         }
-        let raw = Raw::of(&shown);
-        drop(shown);
-        let plan = Arc::new(raw.plan(&self.labels, &known));
-        *self.plan.lock() = plan.clone();
-        plan
+        self.planned(shown, &known)
     }
 }
 

@@ -119,6 +119,8 @@ fn router(shared: Shared) -> Router {
     let lists = Router::new()
         .route("/api/onlooker/v1/hosts/{host}", get(hosts::host))
         .route("/api/onlooker/v1/hosts/{host}/series", get(series::series))
+        .route("/api/onlooker/v1/search", get(search::search))
+        .route("/api/onlooker/v1/metrics/{metric}/hosts", get(search::hosts))
         .route("/api/onlooker/v1/targets", get(targets::list))
         .layer(middleware::from_fn_with_state(shared.clone(), turns::list));
     let api = Router::new()

@@ -1,109 +1,149 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which series a search finds, and in which order. Pure.
+//! `/api/onlooker/v1/search`: hosts, metrics and alerts that fit some words, of all hosts or of one; and
+//! `/api/onlooker/v1/metrics/{metric}/hosts`: which hosts have a metric.
+//!
+//! Whatever the fleet's size, an answer has the best of each and says how many there are: [`find`] groups and counts,
+//! [`words`] ranks.
 
-use std::cmp::Reverse;
-
-/// How well a word fits: the lower the better.
-const EXACT: u32 = 0;
-const FRONT: u32 = 1;
-const PART: u32 = 3;
-const INSIDE: u32 = 6;
-const LABELS: u32 = 20;
-const HELP: u32 = 60;
-
-/// What was typed: words that must all occur, in either case.
-#[derive(Debug)]
-pub(super) struct Search {
-    words: Vec<String>,
-}
-
-/// Where a find stands among others; the least is first. Of equals the machine's own (`node_`) come first, then those
-/// that can be drawn, then the shortest name, since the others are mostly special cases of it.
-pub(super) type Place<'a> = (u32, Reverse<bool>, bool, usize, &'a str);
-
-impl Search {
-    pub(super) fn new(text: &str) -> Self {
-        Self { words: text.split_whitespace().map(str::to_lowercase).collect() }
-    }
-
-    /// `None`: a word does not occur. `text` is the series as it is written, `name` the front of it.
-    pub(super) fn place<'a>(&self, name: &'a str, text: &str, help: &str, is_info: bool) -> Option<Place<'a>> {
-        let (lower, text, help) = (name.to_lowercase(), text.to_lowercase(), help.to_lowercase());
-        let fits = self.words.iter().map(|word| fit(word, &lower, &text, &help));
-        let rank = fits.sum::<Option<u32>>()?;
-        // Who has typed nothing looks through a list of names.
-        let length = if self.words.is_empty() { 0 } else { name.len() };
-        Some((rank, Reverse(name.starts_with("node_")), is_info, length, name))
-    }
-}
-
-fn fit(word: &str, name: &str, text: &str, help: &str) -> Option<u32> {
-    // `node_disk_...` begins with "disk" for who searches: the first part only says whose metric it is.
-    let own = name.split_once('_').map_or(name, |(_, own)| own);
-    if name == word || text == word {
-        Some(EXACT)
-    } else if name.starts_with(word) || own.starts_with(word) {
-        Some(FRONT)
-    } else if name.split('_').any(|part| part.starts_with(word)) {
-        Some(PART)
-    } else if name.contains(word) {
-        Some(INSIDE)
-    } else if text.contains(word) {
-        Some(LABELS)
-    } else {
-        help.contains(word).then_some(HELP)
-    }
-}
-
+mod find;
 #[cfg(test)]
-mod tests {
-    use super::*;
+mod tests;
+mod words;
 
-    const ALL: [(&str, &str, &str); 12] = [
-        ("node_netstat_Icmp6_InErrors", "", "ICMP"),
-        ("node_pressure_cpu_waiting_seconds_total", "", "Stalled."),
-        ("node_softnet_processed_total", "{cpu=\"0\"}", "Packets."),
-        ("onlooker_process_state", "{state=\"disk\"}", "State."),
-        ("onlooker_process_cpu_seconds_total", "{pid=\"1\"}", "Time of a process."),
-        ("container_cpu_usage_seconds_total", "", "Time of a container."),
-        ("node_cpu_guest_seconds_total", "{cpu=\"0\"}", "Guests."),
-        ("node_cpu_seconds_total", "{cpu=\"0\"}", "Seconds the CPUs spent in each mode."),
-        ("node_cpu_info", "{cpu=\"0\"}", "Model."),
-        ("node_disk_read_bytes_total", "{device=\"vda\"}", "Bytes."),
-        ("node_disk_written_bytes_total", "{device=\"vda\"}", "Bytes."),
-        ("node_filesystem_size_bytes", "{device=\"vda\"}", "Size, on disk."),
-    ];
+use std::sync::Arc;
 
-    fn found(words: &str) -> Vec<&'static str> {
-        let search = Search::new(words);
-        let places = ALL.iter().filter_map(|(name, labels, help)| {
-            search.place(name, &format!("{name}{labels}"), help, name.ends_with("_info"))
-        });
-        let mut places: Vec<_> = places.collect();
-        places.sort_unstable();
-        places.into_iter().map(|place| place.4).collect()
+use axum::extract::{Path, RawQuery, State};
+use axum::{Extension, Json};
+use onlooker_alerts::{Group, State as AlertState};
+use serde_json::{Value, json};
+
+use super::Shared;
+use super::answer::{Failure, number, one, parameters};
+use super::turns::Gone;
+use crate::fleet::Host;
+use find::{Finder, Found};
+use words::Place;
+pub(super) use words::Words;
+
+const DEFAULT_LIMIT: f64 = 50.0;
+const MAX_LIMIT: f64 = 1000.0;
+
+/// What is asked for.
+struct Asked {
+    words: Words,
+    /// Of each list.
+    limit: usize,
+    hosts: Arc<[Arc<Host>]>,
+    is_one_host: bool,
+}
+
+impl Asked {
+    fn of(shared: &Shared, query: Option<&str>, known: &[&str]) -> Result<Self, Failure> {
+        let pairs = parameters(query, known)?;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // within bounds
+        let limit = number(&pairs, "limit", 1.0, MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT) as usize;
+        let words = Words::few(one(&pairs, "search")?.unwrap_or_default())?;
+        let host = one(&pairs, "host")?;
+        let hosts = match host {
+            None => shared.fleet.hosts(),
+            Some(name) => [shared.fleet.host(name).ok_or_else(|| Failure::no_host(name))?].into(),
+        };
+        Ok(Self { words, limit, hosts, is_one_host: host.is_some() })
     }
+}
 
-    #[test]
-    fn a_name_s_front_stands_before_names_labels_and_help() {
-        let cpu = found("cpu");
-        assert_eq!(cpu[..3], ["node_cpu_seconds_total", "node_cpu_guest_seconds_total", "node_cpu_info"]);
-        assert_eq!(cpu[3], "container_cpu_usage_seconds_total");
-        assert_eq!(cpu[4], "node_pressure_cpu_waiting_seconds_total");
-        assert_eq!(cpu.last(), Some(&"node_softnet_processed_total"));
-        let disk = found("DISK");
-        assert_eq!(disk[..2], ["node_disk_read_bytes_total", "node_disk_written_bytes_total"]);
-        assert_eq!(disk[2..], ["onlooker_process_state", "node_filesystem_size_bytes"]);
-        assert_eq!(found("node_cpu_info")[0], "node_cpu_info");
+pub(super) async fn search(
+    State(shared): State<Shared>,
+    Extension(gone): Extension<Gone>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Value>, Failure> {
+    let Asked { words, limit, hosts, is_one_host } =
+        Asked::of(&shared, query.as_deref(), &["search", "host", "limit"])?;
+    let mut finder = Finder::new(&words, None);
+    for host in hosts.iter().take_while(|_| !gone.is()) {
+        finder.host(&host.plan());
     }
+    let searched = json!({ "hosts": finder.hosts, "series": finder.series });
+    let found = finder.ranked();
+    let series: u64 = found.iter().map(|metric| metric.series).sum();
+    let list: Vec<Value> = found.iter().take(limit).map(metric).collect();
+    let metrics = json!({ "total": found.len(), "series": series, "list": list });
+    let mut answer = json!({ "searched": searched, "metrics": metrics });
+    if !is_one_host {
+        answer["hosts"] = best(hosts_of(&words, &hosts), limit, |host| told(host));
+        answer["alerts"] = alerts(&words, &shared.rules.groups(), limit);
+    }
+    Ok(Json(answer))
+}
 
-    #[test]
-    fn all_words_must_occur_and_no_word_finds_all() {
-        assert_eq!(found("disk vda written"), ["node_disk_written_bytes_total"]);
-        assert_eq!(found("disk nosuch"), [""; 0]);
-        assert_eq!(found("").len(), ALL.len());
-        assert_eq!(found("")[0], "node_cpu_guest_seconds_total");
-        assert_eq!(found("time process"), ["onlooker_process_cpu_seconds_total"]);
-        assert_eq!(found("cpu=\"0\"").len(), 4);
+/// `/api/onlooker/v1/metrics/{metric}/hosts`.
+pub(super) async fn hosts(
+    State(shared): State<Shared>,
+    Extension(gone): Extension<Gone>,
+    Path(metric): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Value>, Failure> {
+    let Asked { words, limit, hosts, .. } = Asked::of(&shared, query.as_deref(), &["search", "limit"])?;
+    let mut finder = Finder::new(&words, Some(&metric));
+    let (mut total, mut all, mut list) = (0u64, 0, Vec::new());
+    for host in hosts.iter().take_while(|_| !gone.is()) {
+        let series = finder.host(&host.plan());
+        if series == 0 {
+            continue;
+        }
+        (total, all) = (total + 1, all + series);
+        if list.len() < limit {
+            let mut host = told(host);
+            host["series"] = series.into();
+            list.push(host);
+        }
     }
+    Ok(Json(json!({ "total": total, "series": all, "list": list })))
+}
+
+fn metric(found: &Found) -> Value {
+    json!({
+        "name": found.name, "type": found.metric, "unit": found.unit, "help": found.help,
+        "series": found.series, "hosts": found.hosts,
+    })
+}
+
+/// What a list shows of a host.
+fn told(host: &Host) -> Value {
+    let target = &host.target;
+    let (address, state) = (format!("{}:{}", target.host, target.port), host.look().state.name());
+    json!({ "name": target.name, "address": address, "labels": target.labels, "state": state })
+}
+
+/// The best of what was found, and how many there are.
+fn best<T>(mut found: Vec<(Place<'_>, T)>, limit: usize, tell: impl Fn(&T) -> Value) -> Value {
+    found.sort_by_key(|(place, _)| *place);
+    let list: Vec<Value> = found.iter().take(limit).map(|(_, one)| tell(one)).collect();
+    json!({ "total": found.len(), "list": list })
+}
+
+/// Those whose name, address or labels have all words.
+fn hosts_of<'a>(words: &Words, hosts: &'a [Arc<Host>]) -> Vec<(Place<'a>, &'a Arc<Host>)> {
+    let found = hosts.iter().filter_map(|host| {
+        let target = &host.target;
+        let mut text = format!("{} {}:{}", target.name, target.host, target.port);
+        target.labels.iter().for_each(|(label, value)| text.extend([" ", label, "=", value]));
+        Some((words.place(&target.name, &text, "", false)?, host))
+    });
+    found.collect()
+}
+
+/// Rules that make alerts, by name, labels and expression.
+fn alerts(words: &Words, groups: &[Arc<Group>], limit: usize) -> Value {
+    let rules = groups.iter().flat_map(|group| group.rules.iter().map(move |rule| (group, rule)));
+    let found = rules.filter(|(_, rule)| rule.is_alert()).filter_map(|(group, rule)| {
+        let mut text = rule.rule.name().to_owned();
+        rule.rule.labels.iter().for_each(|(label, value)| text.extend([" ", label, "=", value]));
+        Some((words.place(rule.rule.name(), &text, &rule.rule.expr, false)?, (group, rule)))
+    });
+    best(found.collect(), limit, |(group, rule)| {
+        let of = |state: AlertState| rule.alerts.active().filter(|(_, alert)| alert.state == state).count();
+        let (firing, pending) = (of(AlertState::Firing), of(AlertState::Pending));
+        json!({ "name": rule.rule.name(), "group": group.name, "firing": firing, "pending": pending })
+    })
 }

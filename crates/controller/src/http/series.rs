@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::Shared;
 use super::answer::{Failure, ms, number, one, parameters};
-use super::search::Search;
+use super::search::Words;
 use crate::fleet::{Planned, Values};
 
 const DEFAULT_LIMIT: f64 = 200.0;
@@ -23,8 +23,9 @@ pub(super) async fn series(
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, Failure> {
-    let pairs = parameters(query.as_deref(), &["search", "limit", "by"])?;
-    let search = Search::new(one(&pairs, "search")?.unwrap_or_default());
+    let pairs = parameters(query.as_deref(), &["search", "metric", "limit", "by"])?;
+    let words = Words::new(one(&pairs, "search")?.unwrap_or_default());
+    let metric = one(&pairs, "metric")?;
     let by_metric = match one(&pairs, "by")? {
         None => false,
         Some("metric") => true,
@@ -44,9 +45,10 @@ pub(super) async fn series(
     let rows: Vec<Entity<'_>> = rows.collect();
     let all = rows.iter().flat_map(|entity| entity.planned.shown().map(move |(series, text)| (entity, series, text)));
     let mut found: Vec<_> = all
+        .filter(|(_, series, _)| metric.is_none_or(|metric| *series.name == *metric))
         .filter_map(|(entity, series, text)| {
             let is_info = series.metric == Metric::Info;
-            Some((search.place(&series.name, text, &series.help, is_info)?, entity, series, text))
+            Some((words.place(&series.name, text, &series.help, is_info)?, entity, series, text))
         })
         .collect();
     // Stable: series that fit alike stay in the directory's order.
@@ -54,7 +56,7 @@ pub(super) async fn series(
     if !by_metric {
         let list: Vec<Value> =
             found.iter().take(limit).map(|(_, entity, series, text)| describe(entity, series, text)).collect();
-        return Ok(Json(json!({ "more": found.len() > limit, "series": list })));
+        return Ok(Json(json!({ "more": found.len() > limit, "total": found.len(), "series": list })));
     }
     // Those of a metric may fit unequally: the best speaks for all.
     let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -69,7 +71,7 @@ pub(super) async fn series(
         Some(described)
     });
     let list: Vec<Value> = firsts.take(limit).collect();
-    Ok(Json(json!({ "more": metrics > limit, "series": list })))
+    Ok(Json(json!({ "more": metrics > limit, "total": metrics, "series": list })))
 }
 
 /// An entity with its values.
