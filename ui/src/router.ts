@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses behind `#`: the page is static files, and the controller need know none of them. `#/`, `#/host/NAME?w=1m&from=MS&to=MS&c=SERIES`, `#/reads`, `#/alerts`, `#/query?q=EXPR&w=1h&view=table`.
+//! Addresses behind `#`: the page is static files, and the controller need know none of them. `#/`, `#/host/NAME?w=1m&from=MS&to=MS&c=SERIES`, `#/reads`, `#/alerts`, `#/query?q=EXPR&w=1h&view=table`, `#/boards`, `#/board/NAME?var-instance=web-1&w=1h`.
 
 export interface Route {
-  page: "fleet" | "host" | "reads" | "alerts" | "query" | "unknown";
-  host: string;
+  page: "fleet" | "host" | "reads" | "alerts" | "query" | "boards" | "board" | "unknown";
+  /** Of the host, or of the board. */
+  name: string;
   parameters: URLSearchParams;
 }
 
@@ -11,10 +12,10 @@ export function parse(hash: string): Route {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split(/\?(.*)/s);
   const parameters = new URLSearchParams(query);
   const parts = path.split("/").filter((part) => part !== "");
-  if (parts.length === 0) return { page: "fleet", host: "", parameters };
-  if (parts[0] === "host" && parts.length === 2) return { page: "host", host: decode(parts[1]!), parameters };
-  if ((parts[0] === "reads" || parts[0] === "alerts" || parts[0] === "query") && parts.length === 1) return { page: parts[0], host: "", parameters };
-  return { page: "unknown", host: "", parameters };
+  if (parts.length === 0) return { page: "fleet", name: "", parameters };
+  if ((parts[0] === "host" || parts[0] === "board") && parts.length === 2) return { page: parts[0], name: decode(parts[1]!), parameters };
+  if ((parts[0] === "reads" || parts[0] === "alerts" || parts[0] === "query" || parts[0] === "boards") && parts.length === 1) return { page: parts[0], name: "", parameters };
+  return { page: "unknown", name: "", parameters };
 }
 
 function decode(part: string): string {
@@ -26,6 +27,8 @@ function decode(part: string): string {
 }
 
 export const hostAddress = (host: string): string => `#/host/${encodeURIComponent(host)}`;
+
+export const boardAddress = (name: string): string => `#/board/${encodeURIComponent(name)}`;
 
 export const queryAddress = (query: string): string => `#/query?${new URLSearchParams({ q: query }).toString()}`;
 
