@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // PromQL as far as the dashboard asks it, over the made-up hosts: selectors, `rate`, `sum`, `avg`, `max`, `count`, `topk`, `bottomk`, ages of values, comparisons with a number, and several of
-// these put together by `label_replace(..., "__part", NAME, "", "") or ...`; numbers, texts and ranges alone. Whatever else is asked is refused, so that a test sees it.
+// these put together by `label_replace(..., "__part" or "line", NAME, "", "") or ...`; sums, differences, products and quotients; numbers, texts and ranges alone. Whatever else is asked is refused, so that a test sees it.
 
 import { recorded } from "./vitals.mjs";
 
@@ -83,8 +83,8 @@ function evaluate(fleet, whole, t) {
   if (vitals !== null) return vitals;
   const parts = split(query, " or ");
   if (parts.length > 1) return united(parts.map((part) => evaluate(fleet, part, t)));
-  let found = /^label_replace\((.*), "__part", "(\w+)", "", ""\)$/s.exec(query);
-  if (found) return evaluate(fleet, found[1], t).map(({ labels, value }) => ({ labels: { ...labels, __part: found[2] }, value }));
+  let found = /^label_replace\((.*), "(__part|line)", "([^"]*)", "", ""\)$/s.exec(query);
+  if (found) return evaluate(fleet, found[1], t).map(({ labels, value }) => ({ labels: { ...labels, [found[2]]: found[3] }, value }));
   found = /^(topk|bottomk)\((\d+), (.*)\)$/s.exec(query);
   if (found) {
     const sign = found[1] === "topk" ? -1 : 1;

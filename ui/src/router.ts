@@ -30,7 +30,8 @@ export const hostAddress = (host: string): string => `#/host/${encodeURIComponen
 
 export const boardAddress = (name: string): string => `#/board/${encodeURIComponent(name)}`;
 
-export const queryAddress = (query: string): string => `#/query?${new URLSearchParams({ q: query }).toString()}`;
+/** `view`: parameters of the time shown. */
+export const queryAddress = (query: string, view: [string, string][] = []): string => `#/query?${new URLSearchParams([["q", query], ...view]).toString()}`;
 
 function withParameters(parameters: URLSearchParams): string {
   const path = location.hash.split("?")[0] ?? "#/";

@@ -128,7 +128,10 @@ describe("variables", () => {
 });
 
 describe("changes of a board", () => {
-  const places = (file: Json): unknown[] => objectsOf(file["panels"]).map((panel) => [panel["title"], ...Object.values(placeOf(panel))]);
+  const places = (file: Json): unknown[] => objectsOf(file["panels"]).map((panel) => {
+    const { w, x, y, h } = placeOf(panel);
+    return [panel["title"], w, x, y, h];
+  });
   const four = ["A", "B", "C", "D"].reduce((file, title) => added(file, newPanel("timeseries", title, "up", "")), emptyBoard("Four"));
 
   it("add panels one after the other, with what they need", () => {

@@ -100,7 +100,7 @@ export function boardPage(name: string, parameters: URLSearchParams): Page {
     ask: (query, when, limit, signal) => turns.take(() => { signal.throwIfAborted(); return ask(query, when, limit, signal); }),
     metrics: () => known.metrics,
     failed: (error) => { trouble.show(error, "What is shown is as it was."); },
-    address: (query) => `${queryAddress(query)}&${new URLSearchParams(toParameters(timed.view)).toString()}`,
+    address: (query) => queryAddress(query, toParameters(timed.view)),
     edit: (panel, edit) => act(panel, edit),
   };
 
