@@ -4,8 +4,8 @@
 import { readFile } from "node:fs/promises";
 import { chart } from "./charts.mjs";
 
-const panel = (page, title) => page.locator(".panel", { has: page.locator(`h3:text-is("${title}")`) });
-const titles = (page) => page.locator(".panel h3").allInnerTexts();
+const panel = (page, title) => page.locator(".panel", { has: page.locator(`header h3:text-is("${title}")`) });
+const titles = (page) => page.locator(".panel > header h3").allInnerTexts();
 const saved = (page) => page.locator(".board-head [role=status]").innerText();
 /** Of what the controller has. */
 const stored = (page, name) => page.evaluate(async (path) => (await fetch(path)).json(), `api/onlooker/v1/boards/${name}`);
@@ -19,18 +19,19 @@ export async function hosts(t, page, scheme) {
   await page.keyboard.press("j");
   await page.keyboard.press("Enter");
   await t.eventually(`boards ${scheme}: Enter opens one`, async () => page.url().includes("#/board/hosts") && (await page.locator("h1").innerText()) === "Onlooker: hosts");
-  await page.locator("#variable-instance").fill("web-1");
+  await t.eventually(`boards ${scheme}: with its variables`, async () => (await page.locator("#variable-instance").inputValue()) === "web-1");
+  await page.locator("#variable-instance").fill("web-2");
   await page.locator("#variable-instance").press("Enter");
-  await t.eventually(`boards ${scheme}: a variable stands in the address`, () => page.url().includes("var-instance=web-1"));
+  await t.eventually(`boards ${scheme}: a variable stands in the address`, () => page.url().includes("var-instance=web-2"));
   const value = panel(page, "Load, and tasks that run").locator(".legend .value").first();
-  await t.eventually(`boards ${scheme}: its panels have values`, async () => /\d/.test(await value.innerText()) && (await panel(page, "CPU, cores in use").locator(".legend .label").first().innerText()).startsWith("web-1 "));
+  await t.eventually(`boards ${scheme}: its panels have values`, async () => /\d/.test(await value.innerText()) && (await panel(page, "CPU, cores in use").locator(".legend .label").first().innerText()).startsWith("web-2 "));
   t.check(`boards ${scheme}: all panels are there, in order`, (await titles(page)).length === 10 && (await titles(page))[2] === "Memory in use", await titles(page));
   t.check(`boards ${scheme}: nothing of it is left out`, await page.locator(".board > details, details.folded").isHidden());
   await t.shot(page, `board-${scheme}`);
   await page.reload();
-  await t.eventually(`boards ${scheme}: a deep link keeps the variable`, async () => (await page.locator("#variable-instance").inputValue()) === "web-1" && /\d/.test(await value.innerText()));
+  await t.eventually(`boards ${scheme}: a deep link keeps the variable`, async () => (await page.locator("#variable-instance").inputValue()) === "web-2" && /\d/.test(await value.innerText()));
   await panel(page, "Memory in use").getByRole("link", { name: /^Query/ }).click();
-  await t.eventually(`boards ${scheme}: a panel leads to its query`, async () => (await page.getByLabel("PromQL query").inputValue()) === '1 - node_memory_MemAvailable_bytes{instance=~"web-1"} / node_memory_MemTotal_bytes{instance=~"web-1"}');
+  await t.eventually(`boards ${scheme}: a panel leads to its query`, async () => (await page.getByLabel("PromQL query").inputValue()) === '1 - node_memory_MemAvailable_bytes{instance=~"web-2"} / node_memory_MemTotal_bytes{instance=~"web-2"}');
   await t.eventually(`boards ${scheme}: which gives values`, async () => (await page.locator(".query-summary").innerText()).startsWith("1 series"));
 }
 
@@ -133,7 +134,7 @@ export async function fixed(t, page) {
   await t.play({ boards: "fixed" });
   await t.go(page, "#/boards");
   await t.eventually("boards: a directory that is provisioned says so", async () => (await page.locator(".hint").innerText()).includes("cannot be added here"));
-  await t.go(page, "#/board/hosts?var-instance=web-1");
+  await t.go(page, "#/board/hosts");
   await t.eventually("boards: its boards are looked at", async () => (await page.locator(".panel").count()) === 10);
   t.check("boards: and not edited", await page.getByRole("button", { name: "Edit", exact: true }).isHidden());
   await t.go(page, "#/board/nothing");

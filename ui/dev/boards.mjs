@@ -8,11 +8,13 @@ const tagOf = (text) => createHash("sha256").update(text).digest("hex").slice(0,
 const boards = new Map();
 let isWritable = true;
 
-/** Those of the beginning: the dashboard for Grafana that is shipped. */
+/** Those of the beginning: the dashboard for Grafana that is shipped. Of one host at first, since this process makes up all values. */
 export async function reset(writable = true) {
   boards.clear();
   isWritable = writable;
-  boards.set("hosts", await readFile(new URL("../../packaging/grafana/dashboards/hosts.json", import.meta.url), "utf8"));
+  const hosts = JSON.parse(await readFile(new URL("../../packaging/grafana/dashboards/hosts.json", import.meta.url), "utf8"));
+  hosts.templating.list.find(({ name: variable }) => variable === "instance").current = { text: ["web-1"], value: ["web-1"] };
+  boards.set("hosts", JSON.stringify(hosts));
 }
 
 /** Somebody else writes. */

@@ -194,7 +194,7 @@ async function board(t, page) {
   await t.play({ boards: "writable" });
   // Paused: panels that are asked again may have more and fewer lines while Tab goes through them.
   const to = Date.now() - 60_000;
-  await t.go(page, `#/board/hosts?var-instance=web-1&from=${to - 60_000}&to=${to}&edit=1`);
+  await t.go(page, `#/board/hosts?from=${to - 60_000}&to=${to}&edit=1`);
   await t.eventually("tab: a board", async () => (await page.locator(".panel").count()) === 10 && /\d/.test(await page.locator(".panel .legend .value").first().innerText()));
   for (let i = 0; i < 10; i++) {
     await page.locator(".panel").nth(i).scrollIntoViewIfNeeded();

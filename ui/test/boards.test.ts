@@ -8,7 +8,7 @@ import { type Json, objectOf, objectsOf } from "../src/boards/json";
 import { ImportError, exported, imported, isName, nameOf } from "../src/boards/transfer";
 import { Turns } from "../src/boards/turns";
 import { grafanaUnit, scaledOf } from "../src/boards/units";
-import { filled, labelQuery, lengthOf, narrowed, told, typed } from "../src/boards/variables";
+import { filled, labelQuery, lengthOf, narrowed, titled as titleOf, told, typed } from "../src/boards/variables";
 import real from "./fixtures/grafana.json?raw";
 
 const board = imported(real);
@@ -120,6 +120,7 @@ describe("variables", () => {
   });
 
   it("are told and typed", () => {
+    expect(titleOf("Of $instance, ${device} and $x", shown.variables, new Map([["device", ["a.b", "c"]]]))).toBe("Of All, a.b, c and $x");
     expect(variable("resolution").options).toEqual([{ text: "1m", value: "1m" }, { text: "Five", value: "5m" }]);
     expect([typed("all", true), typed("", true), typed("a, b", true)]).toEqual([[ALL], [ALL], ["a", "b"]]);
     expect([told([ALL]), told(["a", "b"])]).toEqual(["All", "a, b"]);

@@ -3,7 +3,6 @@
 
 import { h } from "../dom";
 import { boardAddress } from "../router";
-import { dashboardOf } from "./dashboard";
 import { type Answers, type Field, ask } from "./dialog";
 import { type NewKind, added, emptyBoard, newPanel } from "./edit";
 import { isChanged, listBoards, readBoard, writeBoard } from "./files";
@@ -17,7 +16,7 @@ const NEW = "";
 const KINDS: { value: NewKind; text: string }[] = [
   { value: "timeseries", text: "Chart" }, { value: "stat", text: "Single values" }, { value: "table", text: "Table" }, { value: "text", text: "Text" },
 ];
-const NAME_HINT = "Of the file: letters, digits, - _ and .";
+const NAME_HINT = "Of the file: letters, digits, hyphens, underscores and dots";
 
 function checkedName(name: string): string {
   if (!isName(name)) throw new Error("A name has 1 to 64 letters of a-z, A-Z, 0-9, -, _ and ., and begins with a letter or a digit");
@@ -59,7 +58,7 @@ export function askImport(): void {
     { name: "file", label: "File", kind: "file", isOptional: true, hint: "A dashboard that Grafana has exported as JSON (Classic)" },
     { name: "text", label: "Or its text", kind: "lines", isOptional: true },
     { name: "title", label: "Title", isOptional: true, hint: "As in the file where it is empty" },
-    { name: "name", label: "Name", isOptional: true, hint: `${NAME_HINT}. By the title where it is empty` },
+    { name: "name", label: "Name", isOptional: true, hint: `${NAME_HINT}; by the title where it is empty` },
   ];
   ask("Import a dashboard of Grafana", fields, "Import", async ({ text = "", title = "", name = "" }) => {
     const found = imported(text);
@@ -146,6 +145,3 @@ async function addTo(name: string, panel: Json): Promise<void> {
     }
   }
 }
-
-/** In words, what of an import is not shown: for who wants to know before. */
-export const leftOf = (board: Json): string[] => dashboardOf(board).left.map(({ what, why }) => `${what}: ${why}.`);

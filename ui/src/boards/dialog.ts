@@ -48,7 +48,7 @@ export function ask(title: string, fields: readonly Field[], verb: string, done:
     submit.disabled = false;
   };
   const form = h(
-    "form", { on: { submit: (event) => { event.preventDefault(); void run(); }, input: () => changed(controls), change: () => changed(controls) } },
+    "form", { on: { submit: (event) => { event.preventDefault(); void run(); }, input: () => { setHidden(problem, true); changed(controls); }, change: () => changed(controls) } },
     ...fields.flatMap(({ name, label, hint }) => {
       const node = controls.get(name)!;
       if (hint !== undefined) node.setAttribute("aria-describedby", `hint-${name}`);

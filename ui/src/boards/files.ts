@@ -70,5 +70,5 @@ export async function writeBoard(name: string, board: Json, etag: string | null)
 }
 
 export async function removeBoard(name: string, etag: string): Promise<void> {
-  await sent(pathOf(name), { method: "DELETE", headers: { "If-Match": etag.startsWith("\"") || etag.startsWith("W/") ? etag : `"${etag}"` } });
+  await sent(pathOf(name), { method: "DELETE", headers: { "If-Match": etag } });
 }

@@ -34,7 +34,9 @@ export type Edit = "change" | "earlier" | "later" | "narrower" | "wider" | "lowe
 export interface Env {
   navigator: () => Navigator | null;
   span: () => Span;
-  fill: (text: string, times: Times | null) => string;
+  fill: (text: string, times: Times) => string;
+  /** A title or a text with the variables' values. */
+  tell: (text: string) => string;
   ask: (query: string, when: { atMs: number } | Steps, limit: number, signal: AbortSignal) => Promise<Result>;
   metrics: () => ReadonlyMap<string, Metric>;
   /** Nobody has refused anything: the controller does not answer. */
@@ -103,7 +105,7 @@ export class PanelView {
     this.element.style.gridColumn = `${x + 1} / span ${w}`;
     this.element.style.setProperty("--rows", String(height));
     this.element.style.setProperty("--plot", `${this.plotPx}px`);
-    const title = this.env.fill(panel.title, null) || (panel.kind === "text" ? "" : "Panel");
+    const title = this.env.tell(panel.title) || (panel.kind === "text" ? "" : "Panel");
     setText(this.title, title);
     setHidden(this.title, title === "");
     this.title.title = [title, panel.description].filter((part) => part !== "").join("\n");
@@ -143,7 +145,7 @@ export class PanelView {
     this.asked?.abort();
     this.shown = version;
     const { panel, env } = this;
-    if (panel.kind === "text") setText(this.body, env.fill(panel.text, null));
+    if (panel.kind === "text") setText(this.body, env.tell(panel.text));
     if (panel.kind === "text" || panel.kind === "unknown") return;
     const mine = new AbortController();
     this.asked = mine;

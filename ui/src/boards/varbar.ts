@@ -29,12 +29,11 @@ export class VariableBar {
   /** Takes the variables of a version of the board; what was chosen stays. */
   put(variables: readonly Variable[], parameters: URLSearchParams): void {
     const stamp = JSON.stringify(variables);
-    if (stamp !== this.shown) {
-      this.shown = stamp;
-      this.variables = variables.map((variable) => ({ ...variable }));
-      this.element.hidden = variables.every(({ isHidden }) => isHidden);
-      this.element.replaceChildren(...this.variables.filter(({ isHidden }) => !isHidden).map((variable) => this.control(variable)));
-    }
+    if (stamp === this.shown) return;
+    this.shown = stamp;
+    this.variables = variables.map((variable) => ({ ...variable }));
+    this.element.hidden = variables.every(({ isHidden }) => isHidden);
+    this.element.replaceChildren(...this.variables.filter(({ isHidden }) => !isHidden).map((variable) => this.control(variable)));
     this.follow(parameters);
     void this.ask(() => true);
   }

@@ -49,6 +49,13 @@ export function filled(text: string, variables: readonly Variable[], values: Val
   });
 }
 
+/** The same for people, as in a title: values as they are chosen. */
+export const titled = (text: string, variables: readonly Variable[], values: Values): string =>
+  text.replace(REFERENCE, (whole, plain?: string, braced?: string, _?: string, bracketed?: string) => {
+    const variable = variables.find(({ name }) => name === (plain ?? braced ?? bracketed));
+    return variable === undefined ? whole : told(values.get(variable.name) ?? variable.current);
+  });
+
 function formatted(variable: Variable, chosen: readonly string[], format: string): string {
   if (chosen.includes(ALL)) return variable.allValue === "" ? ".+" : variable.allValue;
   if (format === "raw" || format === "pipe") return chosen.join("|");

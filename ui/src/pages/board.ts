@@ -11,7 +11,7 @@ import type { Json } from "../boards/json";
 import { type Edit, type Env, PanelView } from "../boards/panel";
 import { Turns } from "../boards/turns";
 import { VariableBar } from "../boards/varbar";
-import { filled } from "../boards/variables";
+import { filled, titled } from "../boards/variables";
 import type { Navigator } from "../charts/gestures";
 import { now, syncedStatus } from "../clock";
 import { h, notice, setHidden, setText } from "../dom";
@@ -65,6 +65,8 @@ export function boardPage(name: string, parameters: URLSearchParams): Page {
   const grid = h("div", { class: "board" });
   const variables = new VariableBar(() => {
     timebar.enter();
+    // Titles name them.
+    show();
     again();
   });
 
@@ -97,6 +99,7 @@ export function boardPage(name: string, parameters: URLSearchParams): Page {
     navigator: () => timed.navigator,
     span: () => timed.span,
     fill: (text, times) => filled(text, variables.all, variables.values, times),
+    tell: (text) => titled(text, variables.all, variables.values),
     ask: (query, when, limit, signal) => turns.take(() => { signal.throwIfAborted(); return ask(query, when, limit, signal); }),
     metrics: () => known.metrics,
     failed: (error) => { trouble.show(error, "What is shown is as it was."); },
@@ -142,8 +145,8 @@ export function boardPage(name: string, parameters: URLSearchParams): Page {
       return view.element;
     });
     const body = h("div", { class: "board-grid" }, ...views);
-    if (row === null) return body;
-    const title = filled(row.title, variables.all, variables.values, null) || "Row";
+    if (row === null) return h("section", { "aria-labelledby": "board-panels" }, h("h2", { class: "hidden", id: "board-panels" }, "Panels"), body);
+    const title = titled(row.title, variables.all, variables.values) || "Row";
     const key = `${row.path.join("-")} ${title}`;
     const details = h("details", { class: "board-row", open: opened.has(key) === row.isCollapsed }, h("summary", {}, h("h2", {}, title)), body);
     details.addEventListener("toggle", () => {
@@ -390,6 +393,7 @@ export function boardPage(name: string, parameters: URLSearchParams): Page {
       if (file === null) return false;
       variables.follow(next);
       timebar.follow(fromParameters(next));
+      show();
       again();
       return true;
     },
