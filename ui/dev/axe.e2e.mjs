@@ -115,6 +115,26 @@ async function others(t, page, at) {
   await scan(t, page, `unknown host, ${at}`);
 }
 
+async function boards(t, page, at) {
+  await t.play({ boards: "writable" });
+  await t.go(page, "#/boards");
+  await t.eventually(`axe: boards, ${at}`, async () => (await page.locator("tbody tr[data-key]").count()) === 1);
+  await scan(t, page, `boards, ${at}`);
+  await page.getByRole("button", { name: "Import" }).click();
+  await page.locator("#field-text").fill("{}");
+  await page.locator("dialog button[type=submit]").click();
+  await t.eventually(`axe: an import that is refused, ${at}`, async () => page.locator("dialog .problem").isVisible());
+  await scan(t, page, `import, ${at}`, ["dialog"]);
+  await t.play({ board: { name: "web", file: JSON.parse(await readFile(new URL("../test/fixtures/grafana.json", import.meta.url), "utf8")) } });
+  await t.go(page, "#/board/web?edit=1");
+  await t.eventually(`axe: a board, ${at}`, async () => (await page.locator(".panel").count()) >= 9 && /\d/.test(await page.locator(".tile-value").first().innerText()));
+  await page.locator("details.folded summary").click();
+  await scan(t, page, `board that is edited, ${at}`);
+  await t.go(page, "#/board/hosts");
+  await t.eventually(`axe: the shipped board, ${at}`, async () => /\d/.test(await page.locator(".panel .legend .value").first().innerText()));
+  await scan(t, page, `board, ${at}`);
+}
+
 async function troubles(t, page, at) {
   await t.go(page, "#/host/web-4?w=10s");
   await t.eventually(`axe: a host that will be removed, ${at}: charts`, async () => (await page.locator("section.chart").count()) > 5);
@@ -148,7 +168,7 @@ export async function axe(t) {
   for (const width of WIDTHS) {
     const page = await t.page({ viewport: { width, height: 844 }, reducedMotion: "reduce" });
     const at = `${width} px`;
-    for (const part of [fleet, search, host, others, troubles]) await part(t, page, at);
+    for (const part of [fleet, search, host, others, boards, troubles]) await part(t, page, at);
     await page.context().close();
   }
 }

@@ -4,6 +4,7 @@
 
 import { axe } from "./axe.e2e.mjs";
 import { chart, frameDistances, gapPlace, pixelsNear, quantile } from "./charts.mjs";
+import * as boards from "./boards.e2e.mjs";
 import * as fleets from "./fleet.e2e.mjs";
 import { Harness } from "./harness.mjs";
 import * as hosts from "./host.e2e.mjs";
@@ -307,7 +308,7 @@ async function themeSwitch(page) {
 async function phone() {
   for (const scheme of ["light", "dark"]) {
     const page = await t.page({ viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true, colorScheme: scheme });
-    for (const [name, hash, ready] of [["fleet", "#/", "tbody tr"], ["host", "#/host/web-1", ".legend .value"], ["reads", "#/reads", "tbody tr"], ["alerts", "#/alerts", "tbody tr"], ["search", "#/host/web-1?find=cpu&in=all&metric=node_cpu_seconds_total", ".found-members li"]]) {
+    for (const [name, hash, ready] of [["fleet", "#/", "tbody tr"], ["host", "#/host/web-1", ".legend .value"], ["reads", "#/reads", "tbody tr"], ["alerts", "#/alerts", "tbody tr"], ["search", "#/host/web-1?find=cpu&in=all&metric=node_cpu_seconds_total", ".found-members li"], ["boards", "#/boards", "tbody tr"], ["board", "#/board/hosts", ".legend .value"]]) {
       await t.go(page, hash);
       await t.eventually(`phone ${scheme}: ${name}`, async () => (await page.locator(ready).count()) > 0);
       await page.waitForTimeout(2500);
@@ -419,6 +420,15 @@ const STEPS = {
     await queries.query(t, light, "light");
     await queries.queryMore(t, light);
   },
+  boards: async () => {
+    await inDark((dark) => boards.hosts(t, dark, "dark"));
+    await boards.hosts(t, light, "light");
+    await boards.editing(t, light);
+    await boards.conflict(t, light);
+    await boards.transfer(t, light);
+    await boards.fixed(t, light);
+  },
+  links: () => boards.links(t, light),
   reads: async () => {
     await reads(light, "light");
     await inDark((dark) => reads(dark, "dark"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // PromQL as far as the dashboard asks it, over the made-up hosts: selectors, `rate`, `sum`, `avg`, `max`, `count`, `topk`, `bottomk`, ages of values, comparisons with a number, and several of
-// these put together by `label_replace(..., "__part", NAME, "", "") or ...`; numbers, texts and ranges alone. Whatever else is asked is refused, so that a test sees it.
+// these put together by `label_replace(..., "__part" or "line", NAME, "", "") or ...`; sums, differences, products and quotients; numbers, texts and ranges alone. Whatever else is asked is refused, so that a test sees it.
 
 import { recorded } from "./vitals.mjs";
 
@@ -73,6 +73,9 @@ function check(query) {
 }
 const KNOWN = new Set(["rate", "sum", "avg", "max", "count", "topk", "bottomk", "label_replace", "max_over_time", "time", "timestamp"]);
 
+/** From the one that binds least. */
+const ARITHMETIC = { "-": (a, b) => a - b, "*": (a, b) => a * b, "/": (a, b) => a / b };
+
 function evaluate(fleet, whole, t) {
   const query = whole.trim();
   if (isNumber(query)) return [{ labels: {}, value: Number(query) }];
@@ -80,8 +83,8 @@ function evaluate(fleet, whole, t) {
   if (vitals !== null) return vitals;
   const parts = split(query, " or ");
   if (parts.length > 1) return united(parts.map((part) => evaluate(fleet, part, t)));
-  let found = /^label_replace\((.*), "__part", "(\w+)", "", ""\)$/s.exec(query);
-  if (found) return evaluate(fleet, found[1], t).map(({ labels, value }) => ({ labels: { ...labels, __part: found[2] }, value }));
+  let found = /^label_replace\((.*), "(__part|line)", "([^"]*)", "", ""\)$/s.exec(query);
+  if (found) return evaluate(fleet, found[1], t).map(({ labels, value }) => ({ labels: { ...labels, [found[2]]: found[3] }, value }));
   found = /^(topk|bottomk)\((\d+), (.*)\)$/s.exec(query);
   if (found) {
     const sign = found[1] === "topk" ? -1 : 1;
@@ -96,6 +99,20 @@ function evaluate(fleet, whole, t) {
   if (found) return evaluate(fleet, found[1], t).filter(({ value }) => (found[2] === "==" ? value === Number(found[3]) : found[2] === ">" ? value > Number(found[3]) : value < Number(found[3])));
   found = /^(sum|avg|max|count)(?: by \(([\w, ]+)\) )?\((.*)\)$/s.exec(query);
   if (found) return aggregate(found[1], found[2]?.split(", ") ?? [], evaluate(fleet, found[3], t));
+  // Whatever has a number, or values of the same labels, on its other side.
+  for (const [sign, apply] of Object.entries(ARITHMETIC)) {
+    const sides = split(query, ` ${sign} `);
+    if (sides.length !== 2) continue;
+    const [a, b] = sides.map((side) => (isNumber(side) ? Number(side) : evaluate(fleet, side, t)));
+    const plain = (labels) => Object.fromEntries(Object.entries(labels).filter(([label]) => label !== "__name__"));
+    if (typeof a === "number") return b.map(({ labels, value }) => ({ labels: plain(labels), value: apply(a, value) }));
+    if (typeof b === "number") return a.map(({ labels, value }) => ({ labels: plain(labels), value: apply(value, b) }));
+    const right = new Map(b.map(({ labels, value }) => [JSON.stringify(Object.entries(plain(labels)).sort()), value]));
+    return a.flatMap(({ labels, value }) => {
+      const other = right.get(JSON.stringify(Object.entries(plain(labels)).sort()));
+      return other === undefined ? [] : [{ labels: plain(labels), value: apply(value, other) }];
+    });
+  }
   found = /^rate\((.*)\[([\d.]+)(ms|s|m)\]\)$/s.exec(query);
   if (found) {
     const window = Number(found[2]) * { ms: 1, s: 1000, m: 60_000 }[found[3]];

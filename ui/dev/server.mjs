@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A controller that is none: docs/http.md over the made-up hosts of model.mjs, for development and tests only. `node dev/server.mjs --serve dist [--port 8080]`.
 // POST /fixture {"silence":"web-2"} | {"wake":"web-2"} | {"remove":"web-2"} | {"restore":"web-2"} | {"exceed":"web-2"} | {"empty":true} | {"down":true} | {"token":"secret"} changes what it plays;
-// {"drop":true} breaks all streams, {"skip":2000} loses their rows for so many ms, as for a page that is too slow.
+// {"drop":true} breaks all streams, {"skip":2000} loses their rows for so many ms, as for a page that is too slow;
+// {"boards":"writable"} | {"boards":"fixed"} makes boards as they were, {"board":{"name":"x","file":{...}}} writes one as somebody else.
 
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { extname, join, normalize } from "node:path";
 import { Fleet, hash } from "./model.mjs";
+import * as boards from "./boards.mjs";
 import { vitals } from "./vitals.mjs";
 import * as promql from "./promql.mjs";
 import * as searched from "./search.mjs";
@@ -21,7 +23,8 @@ class Refusal extends Error {
   }
 }
 
-export function start(root, port = 0) {
+export async function start(root, port = 0) {
+  await boards.reset();
   const fleet = new Fleet(Date.now());
   // Made before somebody searches all of it, host by host, so that nobody waits for long meanwhile.
   const left = [...fleet.hosts.values()];
@@ -68,6 +71,10 @@ async function handle(fleet, play, root, request, response) {
   const [, , , what, name, sub] = parts;
   if (what === "status") return json(status(fleet, play));
   if (what === "vitals") return json(play.empty ? { every_ms: 5000, hosts: [] } : vitals(fleet, Date.now()));
+  if (what === "boards") {
+    const [status, headers, text] = boards.answer(request.method, name, request.headers, await body(request));
+    return response.writeHead(status, headers).end(text);
+  }
   if (what === "live") {
     if (url.searchParams.get("host") === play.removed) throw new Refusal(404, `no host \`${play.removed}\` is watched`);
     return live(fleet, url.searchParams, request, response);
@@ -124,7 +131,7 @@ async function body(request) {
 }
 
 async function control(fleet, play, request, response) {
-  const { silence, wake, remove, restore, drop, skip, ...rest } = JSON.parse(await body(request));
+  const { silence, wake, remove, restore, drop, skip, boards: written, board, ...rest } = JSON.parse(await body(request));
   if (drop) for (const stream of streams) stream.response.destroy();
   if (skip) for (const stream of streams) stream.skipUntil = Date.now() + skip;
   if (silence) Object.assign(fleet.hosts.get(silence), { state: "silent", since: Date.now() });
@@ -134,6 +141,8 @@ async function control(fleet, play, request, response) {
     for (const stream of streams) stream.response.destroy();
   }
   if (restore) play.removed = null;
+  if (written) await boards.reset(written === "writable");
+  if (board) boards.put(board.name, board.file);
   Object.assign(play, rest);
   response.writeHead(204).end();
 }

@@ -193,8 +193,22 @@ async function others(t, page) {
   await t.play({ token: null });
 }
 
+async function board(t, page) {
+  await t.play({ boards: "writable" });
+  // Paused: panels that are asked again may have more and fewer lines while Tab goes through them.
+  const to = Date.now() - 60_000;
+  await t.go(page, `#/board/hosts?from=${to - 60_000}&to=${to}&edit=1`);
+  await t.eventually("tab: a board", async () => (await page.locator(".panel").count()) === 10 && /\d/.test(await page.locator(".panel .legend .value").first().innerText()));
+  for (let i = 0; i < 10; i++) {
+    await page.locator(".panel").nth(i).scrollIntoViewIfNeeded();
+    await t.eventually(`tab: its panel ${i + 1}`, async () => (await page.locator(".panel").nth(i).locator(".legend .value").count()) > 0);
+  }
+  await page.evaluate(() => window.scrollTo(0, 0));
+  await whole(t, page, "board", 100);
+}
+
 export async function tab(t) {
   const page = await t.page({ reducedMotion: "reduce" });
-  for (const part of [fleet, host, others]) await part(t, page);
+  for (const part of [fleet, host, others, board]) await part(t, page);
   await page.context().close();
 }

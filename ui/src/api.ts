@@ -396,7 +396,7 @@ export async function request<T>(path: string, check: Check<T>, signal?: AbortSi
   return check(JSON.parse(body), "");
 }
 
-function errorText(body: string): string | null {
+export function errorText(body: string): string | null {
   try {
     return object<{ error: string }>({ error: text })(JSON.parse(body), "").error;
   } catch {

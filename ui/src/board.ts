@@ -9,14 +9,17 @@ import { type Gap, type HostState, type LiveOpen, type Range, type Series, getRa
 import { Chart } from "./charts/chart";
 import { type ChartSpec, type Fineness, type Scene, fineness } from "./charts/frame";
 import type { Navigator } from "./charts/gestures";
+import { queryOf } from "./charts/query";
 import { now } from "./clock";
 import { Gaps, SKIPPED } from "./gaps";
 import { Live, type LiveState, affordable } from "./live";
 import { Past } from "./past";
+import { stepsOf } from "./query/result";
 import { LIVE_EVERY_MS, type TimeWindow } from "./ranges";
 import { HistogramTrack, NumberTrack, type Track, division } from "./series";
+import { queryAddress } from "./router";
 import { reducedMotion } from "./theme";
-import { type Span, type View, spanOf } from "./view";
+import { type Span, type View, spanOf, toParameters } from "./view";
 
 const FRAME_BUDGET_MS = 6;
 /** What the browser does with what was drawn comes after; a frame that came late shows that it was too much, and then one chart a frame has to do. */
@@ -103,9 +106,15 @@ export class Board {
   add(spec: ChartSpec, onRemove: (() => void) | null, element = this.element): Chart {
     const chart = new Chart(spec, this.cursorKey, () => this.navigator, onRemove);
     chart.onSight = () => this.queueReconcile();
+    chart.linkTo(() => this.queryAddressOf(spec));
     this.charts.push(chart);
     element.append(chart.element);
     return chart;
+  }
+
+  private queryAddressOf(spec: ChartSpec): string {
+    const { stepMs } = stepsOf(this.span);
+    return queryAddress(queryOf(spec, this.host, this.intervalMs, stepMs), toParameters(this.view));
   }
 
   remove(chart: Chart): void {

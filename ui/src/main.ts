@@ -9,10 +9,13 @@ import "./styles/fleet.css";
 import "./styles/host.css";
 import "./styles/query.css";
 import "./styles/search.css";
+import "./styles/boards.css";
 import * as alerts from "./alerts";
 import { h, notice, setHidden, setText, svg } from "./dom";
 import * as keys from "./keys";
 import { alertsPage } from "./pages/alerts";
+import { boardPage } from "./pages/board";
+import { boardsPage } from "./pages/boards";
 import { fleetPage } from "./pages/fleet";
 import { hostPage } from "./pages/host";
 import type { Page } from "./pages/page";
@@ -29,6 +32,7 @@ const links: [Route["page"], HTMLAnchorElement][] = [
   ["fleet", h("a", { href: "#/" }, "Fleet")],
   ["alerts", h("a", { href: "#/alerts" }, "Alerts", firing)],
   ["query", h("a", { href: "#/query" }, "Query")],
+  ["boards", h("a", { href: "#/boards" }, "Boards")],
   ["reads", h("a", { href: "#/reads" }, "Reads")],
 ];
 const themeButton = h("button", { type: "button", class: "quiet", on: { click: () => theme.toggle() } });
@@ -40,9 +44,9 @@ let shownPath = "";
 let shown: Route | null = null;
 
 const below: Below = {
-  get host() { return shown?.page === "host" ? shown.host : null; },
+  get host() { return shown?.page === "host" ? shown.name : null; },
   choices: () => page?.choices?.() ?? null,
-  time: () => (shown?.page === "host" || shown?.page === "query" ? timeOf(parse(location.hash).parameters) : new URLSearchParams()),
+  time: () => (shown?.page === "host" || shown?.page === "query" || shown?.page === "board" ? timeOf(parse(location.hash).parameters) : new URLSearchParams()),
 };
 const search = new Search(below);
 
@@ -56,7 +60,7 @@ function show(): void {
 function showPage(route: Route): void {
   // Pages change their own parameters; only another path is another page.
   const path = location.hash;
-  if (shown?.page === route.page && shown.host === route.host && page?.follow?.(route.parameters) === true) return;
+  if (shown?.page === route.page && shown.name === route.name && page?.follow?.(route.parameters) === true) return;
   if (page !== null && path === shownPath) return;
   shownPath = path;
   shown = route;
@@ -64,7 +68,7 @@ function showPage(route: Route): void {
   page = create(route);
   document.title = `${page.title} – Onlooker`;
   for (const [name, link] of links) {
-    if (name === route.page || (name === "fleet" && route.page === "host")) link.setAttribute("aria-current", "page");
+    if (name === route.page || (name === "fleet" && route.page === "host") || (name === "boards" && route.page === "board")) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   keys.setPage(page.bindings);
@@ -75,9 +79,11 @@ function showPage(route: Route): void {
 
 function create(route: Route): Page {
   if (route.page === "fleet") return fleetPage(route.parameters);
-  if (route.page === "host") return hostPage(route.host, route.parameters, () => search.open());
+  if (route.page === "host") return hostPage(route.name, route.parameters, () => search.open());
   if (route.page === "reads") return readsPage(route.parameters);
   if (route.page === "query") return queryPage(route.parameters);
+  if (route.page === "boards") return boardsPage();
+  if (route.page === "board") return boardPage(route.name, route.parameters);
   if (route.page === "alerts") return alertsPage(route.parameters);
   const element = h("div", { class: "page" }, notice("empty", "There is no such page", h("p", {}, h("a", { href: "#/" }, "To the fleet"))));
   element.prepend(h("h1", { class: "hidden" }, "Unknown page"));
@@ -102,6 +108,7 @@ keys.setGlobal([
   { keys: ["f"], help: "Fleet", run: () => { location.hash = "#/"; return undefined; } },
   { keys: ["a"], help: "Alerts", run: () => { location.hash = "#/alerts"; return undefined; } },
   { keys: ["q"], help: "Query", run: () => { location.hash = "#/query"; return undefined; } },
+  { keys: ["b"], help: "Boards", run: () => { location.hash = "#/boards"; return undefined; } },
   { keys: ["r"], help: "Reads", run: () => { location.hash = "#/reads"; return undefined; } },
   { keys: ["t"], help: "Light or dark", run: () => { theme.toggle(); return undefined; } },
   { keys: ["?"], help: "This help", run: () => { keys.showHelp(); return undefined; } },

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses behind `#`: the page is static files, and the controller need know none of them. `#/`, `#/host/NAME?w=1m&from=MS&to=MS&c=SERIES`, `#/reads`, `#/alerts`, `#/query?q=EXPR&w=1h&view=table`.
+//! Addresses behind `#`: the page is static files, and the controller need know none of them. `#/`, `#/host/NAME?w=1m&from=MS&to=MS&c=SERIES`, `#/reads`, `#/alerts`, `#/query?q=EXPR&w=1h&view=table`, `#/boards`, `#/board/NAME?var-instance=web-1&w=1h`.
 //! Over any of them may lie the search: `find=TEXT&in=all&metric=NAME`.
 
 export interface Route {
-  page: "fleet" | "host" | "reads" | "alerts" | "query" | "unknown";
-  host: string;
+  page: "fleet" | "host" | "reads" | "alerts" | "query" | "boards" | "board" | "unknown";
+  /** Of the host, or of the board. */
+  name: string;
   /** Those of the page. */
   parameters: URLSearchParams;
   /** What is searched; null: nothing. */
@@ -52,10 +53,10 @@ export function parse(hash: string): Route {
   const parameters = new URLSearchParams(query);
   const search = take(parameters);
   const parts = path.split("/").filter((part) => part !== "");
-  if (parts.length === 0) return { page: "fleet", host: "", parameters, search };
-  if (parts[0] === "host" && parts.length === 2) return { page: "host", host: decode(parts[1]!), parameters, search };
-  if ((parts[0] === "reads" || parts[0] === "alerts" || parts[0] === "query") && parts.length === 1) return { page: parts[0], host: "", parameters, search };
-  return { page: "unknown", host: "", parameters, search };
+  if (parts.length === 0) return { page: "fleet", name: "", parameters, search };
+  if ((parts[0] === "host" || parts[0] === "board") && parts.length === 2) return { page: parts[0], name: decode(parts[1]!), parameters, search };
+  if ((parts[0] === "reads" || parts[0] === "alerts" || parts[0] === "query" || parts[0] === "boards") && parts.length === 1) return { page: parts[0], name: "", parameters, search };
+  return { page: "unknown", name: "", parameters, search };
 }
 
 function decode(part: string): string {
@@ -68,7 +69,10 @@ function decode(part: string): string {
 
 export const hostAddress = (host: string): string => `#/host/${encodeURIComponent(host)}`;
 
-export const queryAddress = (query: string): string => `#/query?${new URLSearchParams({ q: query }).toString()}`;
+export const boardAddress = (name: string): string => `#/board/${encodeURIComponent(name)}`;
+
+/** `view`: parameters of the time shown. */
+export const queryAddress = (query: string, view: [string, string][] = []): string => `#/query?${new URLSearchParams([["q", query], ...view]).toString()}`;
 
 function withParameters(parameters: URLSearchParams): string {
   const path = location.hash.split("?")[0] ?? "#/";

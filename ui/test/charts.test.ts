@@ -154,7 +154,7 @@ describe("addresses", () => {
     expect(parse("").page).toBe("fleet");
     expect(parse("#/reads")).toMatchObject({ page: "reads" });
     const host = parse('#/host/web%2F3?w=1m&c=a%7Bb%3D%22%3F%22%7D');
-    expect([host.page, host.host, host.parameters.get("c")]).toEqual(["host", "web/3", 'a{b="?"}']);
+    expect([host.page, host.name, host.parameters.get("c")]).toEqual(["host", "web/3", 'a{b="?"}']);
     expect(parse("#/other").page).toBe("unknown");
   });
 

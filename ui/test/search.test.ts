@@ -67,7 +67,7 @@ describe("what was found", () => {
     const time = timeOf(new URLSearchParams("w=1h&from=1&to=2&c=x&s=cpu"));
     expect(chartAddress("a/b", metric("m"), 16, time)).toBe("#/host/a%2Fb?w=1h&from=1&to=2&f=m");
     const infos = parse(chartAddress("a", metric("i_info", { type: "info" }), 1, new URLSearchParams()));
-    expect([infos.host, infos.search]).toEqual(["a", { text: "i_info", isEverywhere: false, metric: "i_info" }]);
+    expect([infos.name, infos.search]).toEqual(["a", { text: "i_info", isEverywhere: false, metric: "i_info" }]);
     expect(chartAddress("a", metric("h", { type: "histogram" }), 3, new URLSearchParams())).toContain("find=h");
     expect(chartAddress("a", metric("h", { type: "histogram" }), 1, new URLSearchParams())).toBe("#/host/a?f=h");
     expect(parse(seriesAddress("a", 'm{x="&<b>"}', time)).parameters.get("c")).toBe('m{x="&<b>"}');

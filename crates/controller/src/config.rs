@@ -105,6 +105,8 @@ pub struct Http {
     pub tls_certificate: PathBuf,
     /// Its private key.
     pub tls_key: PathBuf,
+    /// Directory of saved boards; empty: none.
+    pub boards: PathBuf,
     /// Names by which browsers reach us, besides addresses, localhost and this machine's own.
     pub names: Vec<String>,
     /// Connections at once.
@@ -215,6 +217,7 @@ impl Default for Http {
             join_token_file: PathBuf::new(),
             tls_certificate: PathBuf::new(),
             tls_key: PathBuf::new(),
+            boards: "/var/lib/onlooker-controller/boards".into(),
             names: Vec::new(),
             max_connections: 1024,
             max_connections_per_source: 384,

@@ -8,6 +8,7 @@
 //! deadline.
 #![forbid(unsafe_code)]
 
+pub mod boards;
 mod client;
 pub mod config;
 pub mod connect;

@@ -16,6 +16,7 @@ use rustix::process::{Resource, getpid, getpriority_process, getrlimit, setprior
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
 
+use crate::boards::Boards;
 use crate::config::{Config, ConfigError, Rules};
 use crate::engine::{EngineError, Orders, Running};
 use crate::fleet::{Fleet, FleetSink};
@@ -157,6 +158,7 @@ pub fn run(
         limits: limits(config, &say),
         helpers: http::helpers(),
         names: Names::new(&config.http.names, token.is_some()),
+        boards: Arc::new(Boards::new(&config.http.boards)),
         ending: Ending::default(),
         pressure: engine.pressure(),
         rates: Arc::default(),

@@ -35,8 +35,9 @@ impl Controller {
     #[must_use]
     pub fn start_with(dir: TempDir, environment: &[(&str, &str)], http: &str, rest: &str) -> Self {
         let path = |name: &str| dir.path().join(name);
+        let boards = if http.contains("boards =") { String::new() } else { format!("boards = {:?}", path("boards")) };
         let text = format!(
-            "[http]\nlisten = \"127.0.0.1:0\"\n{http}\n[store]\ndir = {:?}\nhot_file = {:?}\nhot_bytes = \"16MiB\"\nmax_bytes = \"64MiB\"\n\
+            "[http]\nlisten = \"127.0.0.1:0\"\n{boards}\n{http}\n[store]\ndir = {:?}\nhot_file = {:?}\nhot_bytes = \"16MiB\"\nmax_bytes = \"64MiB\"\n\
              [joined]\nfile = {:?}\n{rest}",
             path("store"),
             path("hot"),
@@ -84,7 +85,7 @@ impl Controller {
         self.process.take().expect("it runs")
     }
 
-    /// Its files: `controller.toml`, `store`, `hot`, `joined.json`.
+    /// Its files: `controller.toml`, `store`, `hot`, `joined.json`, `boards`.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.dir.path()

@@ -42,6 +42,7 @@ export class Chart {
   private readonly body = h("div", { class: "plot", tabindex: 0, role: "application" });
   private readonly tip = h("div", { class: "tip", hidden: true });
   private readonly selection = h("div", { class: "selection num", hidden: true });
+  private readonly links = h("span", { class: "chart-links" });
   private readonly badges = h("p", { class: "badges" });
   private readonly readout = h("p", { class: "readout num" });
   private readonly blank = h("p", { class: "blank" });
@@ -75,7 +76,7 @@ export class Chart {
     this.element = h(
       "section",
       { class: "card chart", "aria-label": spec.detail === undefined ? spec.title : `${spec.title} ${spec.detail}` },
-      h("header", { class: spec.removable ? "wide" : "" }, h("h3", { title: spec.series[0]?.help ?? spec.title }, spec.title), spec.detail === undefined ? null : h("span", { class: "dim detail", title: spec.detail }, spec.detail), remove, this.badges),
+      h("header", { class: spec.removable ? "wide" : "" }, h("h3", { title: spec.series[0]?.help ?? spec.title }, spec.title), spec.detail === undefined ? null : h("span", { class: "dim detail", title: spec.detail }, spec.detail), this.links, remove, this.badges),
       this.body,
       this.spoken,
       this.legend?.element ?? null,
@@ -110,6 +111,13 @@ export class Chart {
         this.plot.redraw(false, true);
       }),
     );
+  }
+
+  /** A link to its query, with the address as it is when somebody goes there. */
+  linkTo(address: () => string): void {
+    const fresh = (): void => { link.href = address(); };
+    const link = h("a", { href: address(), "aria-label": `Query of ${this.element.getAttribute("aria-label") ?? this.spec.title}`, title: "Open its query", on: { pointerenter: fresh, focus: fresh, click: fresh } }, "Query");
+    this.links.replaceChildren(link);
   }
 
   /** Of the part with values; 0 before it has a place in the page. */

@@ -5,6 +5,7 @@ import type { Series } from "../api";
 import type { Gaps } from "../gaps";
 import { type Aligned, type Column, HistogramTrack, NumberTrack, type Track, align } from "../series";
 import type { Span } from "../view";
+import type { Sources } from "./query";
 
 export interface LineSpec {
   label: string;
@@ -34,6 +35,8 @@ export interface ChartSpec {
   lines: LineSpec[];
   note?: string;
   removable: boolean;
+  /** The same in PromQL, where lines are calculated. */
+  query?: (from: Sources) => string;
   /** Of the plot; without it as all of a host's page. */
   heightPx?: number;
 }

@@ -3,7 +3,9 @@
 
 import type { Series } from "../api";
 import { MAX_LINES, shortLabel } from "./any";
+import { anyOf } from "../promql";
 import type { ChartSpec, LineSpec } from "./frame";
+import { type Sources, lines as together } from "./query";
 
 /** What to search for, so that `standard` finds its series. */
 export const STANDARD_SEARCHES = [
@@ -97,7 +99,8 @@ function byLabel(series: Series[], id: string, title: string, name: string, labe
   });
   const left = values.length - lines.length;
   const note = left > 0 ? { note: `${left} more have no place in one chart: the table has all.` } : {};
-  return found.length === 0 ? null : { id, title, kind: "lines", unit: "", perSecond: false, series: found, lines, removable: false, ...note, ...rest };
+  const query = lines.some(({ combine }) => combine !== undefined) ? { query: (from: Sources) => `sum by (${label}) (${from.rate(name, anyOf(label, values.slice(0, MAX_LINES)))})` } : {};
+  return found.length === 0 ? null : { id, title, kind: "lines", unit: "", perSecond: false, series: found, lines, removable: false, ...note, ...query, ...rest };
 }
 
 function cpu(series: Series[]): ChartSpec[] {
@@ -113,7 +116,10 @@ function cpu(series: Series[]): ChartSpec[] {
       const inputs = used.filter((item) => item.labels["mode"] === mode).map((item) => item.series);
       return { label: mode, inputs, combine: (values) => total(values) / cores.length, colour: `--mode-${mode}` };
     });
-    out.push({ id: "cpu-modes", title: `CPU by mode, ${cores.length} cores`, kind: "stack", unit: "share", perSecond: false, top: 1, series: used, lines, removable: false });
+    out.push({
+      id: "cpu-modes", title: `CPU by mode, ${cores.length} cores`, kind: "stack", unit: "share", perSecond: false, top: 1, series: used, lines, removable: false,
+      query: ({ rate }) => `sum by (mode) (${rate("node_cpu_seconds_total", anyOf("mode", modes))}) / ${cores.length}`,
+    });
   }
 
   const idle = cores.flatMap((core) => [find(core, "idle"), find(core, "iowait")].filter((item) => item !== undefined));
@@ -124,6 +130,7 @@ function cpu(series: Series[]): ChartSpec[] {
   if (idle.length > 0) {
     out.push({
       id: "cpu-cores", title: "CPU busy, by core", kind: cores.length > MAX_CORE_LINES ? "rows" : "lines", unit: "share", perSecond: false, top: 1, series: idle, lines, removable: false,
+      query: ({ rate }) => `clamp(1 - sum by (cpu) (${rate("node_cpu_seconds_total", anyOf("mode", ["idle", "iowait"]))}), 0, 1)`,
       ...(out.length === 0 && modes.length > 0 ? { note: "Modes are left out: too many series for this many cores. Search for single ones." } : {}),
     });
   }
@@ -143,7 +150,11 @@ function memory(series: Series[]): ChartSpec | null {
     );
   }
   const used = [all, available, free].filter((item) => item !== undefined);
-  return { id: "memory", title: "Memory", kind: "stack", unit: "bytes", perSecond: false, series: used, lines, removable: false, ...(typeof all.value === "number" ? { top: all.value } : {}) };
+  const query = ({ of }: Sources): string => {
+    const [a, b, c] = ["MemTotal", "MemAvailable", "MemFree"].map((part) => of(`node_memory_${part}_bytes`));
+    return together(free === undefined ? { used: `${a!} - ${b!}`, available: b! } : { used: `${a!} - ${b!}`, reclaimable: `clamp_min(${b!} - ${c!}, 0)`, free: c! });
+  };
+  return { id: "memory", title: "Memory", kind: "stack", unit: "bytes", perSecond: false, series: used, lines, removable: false, query, ...(typeof all.value === "number" ? { top: all.value } : {}) };
 }
 
 function swap(series: Series[]): ChartSpec | null {
@@ -151,7 +162,7 @@ function swap(series: Series[]): ChartSpec | null {
   if (all === undefined || free === undefined || !(typeof all.value === "number" && all.value > 0)) return null;
   return {
     id: "swap", title: "Swap used", kind: "lines", unit: "bytes", perSecond: false, top: all.value, series: [all, free], removable: false,
-    lines: [{ label: "used", inputs: [all.series, free.series], combine: ([a, b]) => a! - b! }],
+    lines: [{ label: "used", inputs: [all.series, free.series], combine: ([a, b]) => a! - b! }], query: ({ of }) => `${of("node_memory_SwapTotal_bytes")} - ${of("node_memory_SwapFree_bytes")}`,
   };
 }
 
@@ -170,7 +181,11 @@ function filesystems(series: Series[]): ChartSpec | null {
     found.push(size, free, available);
     lines.push({ label: mountpoint, inputs: [size.series, free.series, available.series], combine: ([all, f, a]) => (all! - f!) / (all! - f! + a!), isQuotient: true });
   }
-  return lines.length === 0 ? null : { id: "filesystems", title: "File systems, used", kind: "lines", unit: "share", perSecond: false, top: 1, series: found, lines, removable: false };
+  const query = ({ of }: Sources): string => {
+    const [size, free, available] = ["size", "free", "avail"].map((part) => of(`node_filesystem_${part}_bytes`, anyOf("mountpoint", lines.map(({ label }) => label)), anyOf("device", [...devices])));
+    return `(${size!} - ${free!}) / (${size!} - ${free!} + ${available!})`;
+  };
+  return lines.length === 0 ? null : { id: "filesystems", title: "File systems, used", kind: "lines", unit: "share", perSecond: false, top: 1, series: found, lines, removable: false, query };
 }
 
 /** Time of a request by device, read and written together. */
@@ -184,7 +199,12 @@ function latency(series: Series[]): ChartSpec | null {
     found.push(...inputs);
     return [{ label: device, inputs: inputs.map((item) => item.series), combine: ([read, write, reads, writes]) => (reads! + writes! > 0 ? (read! + write!) / (reads! + writes!) : 0), isQuotient: true }];
   });
-  return lines.length === 0 ? null : { id: "disk-latency", title: "Disk latency, mean (0 without I/O)", kind: "lines", unit: "seconds", perSecond: false, series: found, lines, removable: false };
+  const query = ({ rate }: Sources): string => {
+    const [read, write, reads, writes] = parts.map((name) => `sum by (device) (${rate(name, anyOf("device", lines.map(({ label }) => label)))})`);
+    const done = `(${reads!} + ${writes!})`;
+    return `(${read!} + ${write!}) / (${done} > 0) or 0 * ${done}`;
+  };
+  return lines.length === 0 ? null : { id: "disk-latency", title: "Disk latency, mean (0 without I/O)", kind: "lines", unit: "seconds", perSecond: false, series: found, lines, removable: false, query };
 }
 
 /** Packets that were lost on the way through the host's devices. */
@@ -195,7 +215,8 @@ function troubles(series: Series[]): ChartSpec | null {
     found.push(...inputs);
     return inputs.length === 0 ? [] : [{ label: label!, inputs: inputs.map((item) => item.series), ...(inputs.length > 1 ? { combine: total } : {}) }];
   });
-  return found.length === 0 ? null : { id: "network-trouble", title: "Network packets dropped, errors", kind: "lines", unit: "", perSecond: true, series: found, lines, removable: false };
+  const query = ({ rate }: Sources): string => together(Object.fromEntries(lines.map(({ label }) => [label, `sum(${rate(`node_network_${label.replace(/ (\w+)$/, (_, what: string) => (what === "drops" ? "_drop" : "_errs"))}_total`, 'device!="lo"')})`])));
+  return found.length === 0 ? null : { id: "network-trouble", title: "Network packets dropped, errors", kind: "lines", unit: "", perSecond: true, series: found, lines, removable: false, query };
 }
 
 /** PSI: the share of time in which some, or all, tasks waited for a resource. */

@@ -6,6 +6,7 @@ import { h, setHidden, setText } from "../dom";
 import { clockTime, duration, quantity } from "../format";
 import { HeatImage } from "../charts/heat";
 import { range } from "../promql";
+import { queryAddress } from "../router";
 import { onChange } from "../theme";
 import { METRICS, type Metric, SPANS, stepOf, worst } from "./metrics";
 import { type Line, byHost } from "./vitals";
@@ -37,6 +38,7 @@ export class FleetHeat {
   private readonly canvas = h("canvas", { class: "fleet-heat-canvas", role: "application", tabindex: 0 });
   private readonly tip = h("p", { class: "readout num", role: "status" });
   private readonly scale = h("span", { class: "dim num" });
+  private readonly link = h("a", { href: "#/query", "aria-label": "Query of hosts over time", title: "Open its query" }, "Query");
   private readonly problem = h("p", { class: "problem", role: "alert", hidden: true });
   private readonly metricChips: HTMLButtonElement[];
   private readonly spanChips: HTMLButtonElement[];
@@ -57,12 +59,14 @@ export class FleetHeat {
     this.span = SPANS.find((span) => span.key === parameters.get("over")) ?? SPANS[1]!;
     this.metricChips = METRICS.map((metric) => h("button", { type: "button", class: "chip", on: { click: () => this.choose(() => (this.metric = metric)) } }, metric.label));
     this.spanChips = SPANS.map((span) => h("button", { type: "button", class: "chip", on: { click: () => this.choose(() => (this.span = span)) } }, span.label));
+    const fresh = (): void => { this.link.href = queryAddress(worst(this.metric, this.hosts, stepOf(this.span.ms)), [["w", this.span.key]]); };
+    for (const event of ["pointerenter", "focus", "click"]) this.link.addEventListener(event, fresh);
     this.element = h(
       "section", { class: "card fleet-heat", "aria-label": "Hosts over time" },
       h("div", { class: "toolbar" },
         h("div", { class: "chips", role: "group", "aria-label": "Shown as colour" }, ...this.metricChips),
         h("div", { class: "chips", role: "group", "aria-label": "Time" }, ...this.spanChips),
-        h("span", { class: "fleet-heat-scale" }, h("span", { class: "heat-ramp", "aria-hidden": "true" }), this.scale)),
+        h("span", { class: "fleet-heat-scale" }, h("span", { class: "heat-ramp", "aria-hidden": "true" }), this.scale, this.link)),
       this.canvas, this.tip, this.problem,
     );
     this.canvas.addEventListener("pointermove", (event) => this.hover(this.place(event)));

@@ -2,6 +2,8 @@
 //! Queries: PromQL over all hosts, as a chart over the time shown or as a table at its end. The address has all of it.
 
 import { ApiError } from "../api";
+import { askAdd } from "../boards/create";
+import { grafanaUnit } from "../boards/units";
 import type { Navigator } from "../charts/gestures";
 import { now, syncedStatus } from "../clock";
 import { h, setText } from "../dom";
@@ -12,7 +14,7 @@ import { QueryField } from "../query/field";
 import { Known } from "../query/known";
 import { forget, lastQueries, remember } from "../query/past";
 import { faultOf } from "../query/place";
-import { MAX_SERIES, type Shape, stepsOf } from "../query/result";
+import { MAX_SERIES, type Shape, stepsOf, unitOf } from "../query/result";
 import { replaceParameters } from "../router";
 import { type Timed, TimeBar } from "../timebar";
 import { type Span, type View, fromParameters, spanOf, toParameters } from "../view";
@@ -58,6 +60,7 @@ export function queryPage(parameters: URLSearchParams): Page {
 
   const runButton = h("button", { type: "button", class: "run", title: "Run the query (Enter)", on: { click: () => (isStoppable ? stop() : run()) } }, "Run");
   const shapes = (["chart", "table"] as Shape[]).map((name) => ({ name, chip: h("button", { type: "button", class: "chip", title: name === "chart" ? "Values over the time shown (v)" : "Values at its end (v)", on: { click: () => choose(name) } }, name === "chart" ? "Chart" : "Table") }));
+  const addButton = h("button", { type: "button", class: "chip", title: "Add this query to a board (B)", on: { click: () => void addToBoard() } }, "Add to board");
   const past = h("div", { class: "query-past" });
   const begin = h("details", { class: "query-begin folded card", on: { toggle: () => showPast() } }, h("summary", {}, "Last queries and examples"), past);
 
@@ -88,7 +91,7 @@ export function queryPage(parameters: URLSearchParams): Page {
   const content = h(
     "div", {},
     h("div", { class: "query-head" }, field.element, runButton),
-    h("div", { class: "toolbar" }, h("div", { class: "chips", role: "group", "aria-label": "Shown as" }, ...shapes.map(({ chip }) => chip)), timebar.element),
+    h("div", { class: "toolbar" }, h("div", { class: "chips", role: "group", "aria-label": "Shown as" }, ...shapes.map(({ chip }) => chip)), addButton, timebar.element),
     begin, answer.element,
   );
   const trouble = new Trouble(content, message, () => void evaluate());
@@ -101,6 +104,18 @@ export function queryPage(parameters: URLSearchParams): Page {
     if (isOther) timebar.enter();
     begin.open = query.trim() === "";
     void evaluate();
+  }
+
+  async function addToBoard(): Promise<void> {
+    if (query.trim() === "") {
+      field.showFault(null, "Type a query first: it is what is added to a board.");
+      return;
+    }
+    try {
+      await askAdd(query.trim(), shape === "table" ? "table" : "timeseries", grafanaUnit(unitOf(query, known.metrics)));
+    } catch (error) {
+      if (!abort.signal.aborted) trouble.show(error instanceof Error ? error : new Error(String(error)), "");
+    }
   }
 
   function choose(next: Shape): undefined {
@@ -232,6 +247,7 @@ export function queryPage(parameters: URLSearchParams): Page {
     element: h("div", { class: "page query" }, h("h1", { class: "hidden" }, "Query"), trouble.banner.element, content, message),
     bindings: [
       { keys: ["e"], help: "To the query", run: () => { field.focus(); return undefined; } },
+      { keys: ["B"], help: "Add the query to a board", run: () => { void addToBoard(); return undefined; } },
       { keys: ["v"], help: "Chart or table", run: () => choose(shape === "chart" ? "table" : "chart") },
       { keys: [], shown: "Enter Shift+Enter", help: "In the query: run it, a new line", run: () => false },
       { keys: [], shown: "Tab ↓ Ctrl+Space Esc", help: "In the query: take the first of the list, choose, open it, close it", run: () => false },

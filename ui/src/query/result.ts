@@ -3,7 +3,7 @@
 
 import type { ChartSpec } from "../charts/frame";
 import { count, moment } from "../format";
-import { type Result, quote } from "../promql";
+import { type Point, type Result, quote } from "../promql";
 import { NumberTrack } from "../series";
 import type { Limits, Span } from "../view";
 import type { Metric } from "./complete";
@@ -71,6 +71,15 @@ export interface Drawing {
   left: string[];
 }
 
+/** What can be drawn of points, and how many of them cannot. */
+export function trackOf(key: string, points: readonly Point[], stepMs: number): { track: NumberTrack; left: { odd: number; histograms: number } } {
+  const track = new NumberTrack("gauge", { capacity: MAX_STEPS + 2, joinMs: 0 }, 0);
+  const floats = points.filter((point) => "value" in point);
+  const finite = floats.filter(({ value }) => Number.isFinite(value));
+  track.fill({ series: key, type: "gauge", t_ms: finite.map(({ t_ms }) => t_ms), last: finite.map(({ value }) => value), min: [], max: [], rate: [], rate_min: [], rate_max: [], bounds: [], counts: [] }, stepMs);
+  return { track, left: { odd: floats.length - finite.length, histograms: points.length - floats.length } };
+}
+
 /** What a chart draws of a range. */
 export function drawingOf(result: Result, query: string, stepMs: number, unit: Unit): Drawing {
   const shown = result.series.slice(0, MAX_LINES);
@@ -80,12 +89,9 @@ export function drawingOf(result: Result, query: string, stepMs: number, unit: U
   const lines = shown.map(({ labels }) => ({ key: seriesText(labels), label: (shown.length === 1 ? seriesText(labels) : label(labels)) || "without these labels" }));
   let [odd, histograms] = [0, 0];
   const tracks = new Map(shown.map(({ points }, i) => {
-    const track = new NumberTrack("gauge", { capacity: MAX_STEPS + 2, joinMs: 0 }, 0);
-    const floats = points.filter((point) => "value" in point);
-    histograms += points.length - floats.length;
-    const finite = floats.filter(({ value }) => Number.isFinite(value));
-    odd += floats.length - finite.length;
-    track.fill({ series: lines[i]!.key, type: "gauge", t_ms: finite.map(({ t_ms }) => t_ms), last: finite.map(({ value }) => value), min: [], max: [], rate: [], rate_min: [], rate_max: [], bounds: [], counts: [] }, stepMs);
+    const { track, left: undrawn } = trackOf(lines[i]!.key, points, stepMs);
+    odd += undrawn.odd;
+    histograms += undrawn.histograms;
     return [lines[i]!.key, track];
   }));
   const common = Object.entries(first?.labels ?? {}).filter(([name]) => !own.includes(name) && name !== "__name__").map(([name, value]) => `${name}=${value}`);

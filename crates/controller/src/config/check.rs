@@ -34,6 +34,9 @@ impl Config {
             return refuse("[http] tls_key", "tls_certificate and tls_key go together: give both, or none");
         }
         let http = &self.http;
+        if !http.boards.as_os_str().is_empty() && !http.boards.is_absolute() {
+            return refuse("[http] boards", "must be an absolute path, or empty for no boards");
+        }
         for (all, of_source, key) in [
             (http.max_connections, http.max_connections_per_source, "[http] max_connections_per_source"),
             (http.max_streams, http.max_streams_per_source, "[http] max_streams_per_source"),

@@ -31,6 +31,7 @@ fn mistakes_say_what_to_write() {
     for (text, part) in [
         ("[http]\nlisten = \"x\"", "controller.toml:2"),
         ("[http]\ntls_key = \"/k\"", "[http] tls_key: tls_certificate and tls_key go together"),
+        ("[http]\nboards = \"boards\"", "[http] boards: must be an absolute path"),
         ("[http]\nmax_streams_per_source = 0", "[http] max_streams_per_source: must be at least 1"),
         ("[http]\nmax_connections = 100", "[http] max_connections_per_source: must be at least 1, and at most"),
         ("[read]\nintervall = \"1s\"", "did you mean `interval`"),

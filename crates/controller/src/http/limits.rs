@@ -58,6 +58,8 @@ const METRICS: (usize, [usize; 2]) = (1, [8, 4]);
 const LISTS: (usize, [usize; 2]) = (2, [64, 32]);
 /// The same of the controller's own status, which waits for the store.
 const STATUS: (usize, [usize; 2]) = (1, [64, 32]);
+/// The same of boards, which are files of up to 1 MiB.
+const BOARDS: (usize, [usize; 2]) = (4, [64, 32]);
 /// A query waits so long for its turn.
 const TURN_TIME: Duration = Duration::from_secs(10);
 /// Answers that clients have not taken yet, or what they are made of meanwhile, bytes: in all, and of one source. One
@@ -269,6 +271,7 @@ pub struct Limits {
     pub(super) metrics: Queue,
     pub(super) lists: Queue,
     pub(super) status: Queue,
+    pub(super) boards: Queue,
     refused: [AtomicU64; Refusal::ALL.len()],
 }
 
@@ -288,6 +291,7 @@ impl Limits {
             metrics: Queue::new(METRICS),
             lists: Queue::new(LISTS),
             status: Queue::new(STATUS),
+            boards: Queue::new(BOARDS),
             refused: Default::default(),
         })
     }

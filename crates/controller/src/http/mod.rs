@@ -6,6 +6,7 @@
 //! `serve` keeps those of connections, `turns` and `stream` those of queries, `guard` tells whose requests they are.
 
 mod answer;
+mod boards;
 mod fold;
 mod guard;
 mod hosts;
@@ -34,7 +35,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::{delete, get, post, put};
 use axum::{Json, Router};
 use onlooker_framestore::Store;
 use onlooker_promql::Helpers;
@@ -42,6 +43,7 @@ use onlooker_targets::Book;
 use subtle::ConstantTimeEq as _;
 use tokio::sync::Semaphore;
 
+use crate::boards::Boards;
 use crate::engine::Pressure;
 use crate::fleet::{Fleet, ShownVitals};
 use crate::forward::Progress;
@@ -99,6 +101,8 @@ pub struct Shared {
     pub names: Names,
     /// What is evaluated, and what came of it.
     pub rules: Arc<View>,
+    /// Saved boards.
+    pub boards: Arc<Boards>,
     /// Whether the controller is about to end.
     pub ending: Ending,
 }
@@ -123,11 +127,20 @@ fn router(shared: Shared) -> Router {
         .route("/api/onlooker/v1/metrics/{metric}/hosts", get(search::hosts))
         .route("/api/onlooker/v1/targets", get(targets::list))
         .layer(middleware::from_fn_with_state(shared.clone(), turns::list));
+    // A body's memory is taken in turn, after the token was looked at.
+    let boards = Router::new()
+        .route("/api/onlooker/v1/boards", get(boards::list))
+        .route("/api/onlooker/v1/boards/{name}", get(boards::read))
+        .route("/api/onlooker/v1/boards/{name}", put(boards::write))
+        .route("/api/onlooker/v1/boards/{name}", delete(boards::remove))
+        .layer(middleware::from_fn_with_state(shared.clone(), turns::board_body))
+        .layer(middleware::from_fn_with_state(shared.clone(), turns::board));
     let api = Router::new()
         .merge(streams)
         .merge(prometheus::router(&shared))
         .merge(ranges)
         .merge(lists)
+        .merge(boards)
         .merge(status)
         .route("/api/onlooker/v1/live", get(live::live))
         .route("/api/onlooker/v1/openapi.json", get(openapi))

@@ -25,6 +25,7 @@ use super::Shared;
 use super::answer::Failure;
 use super::limits::{ANSWER_TIME, BODY_TIME, BUFFER_BYTES, Limits, MAX_BODY_BYTES, Place, Queue, Refusal};
 use super::stream::{GZIP, VARY, gzip, takes_gzip};
+use crate::boards::MAX_BYTES;
 
 /// Whether nobody waits for the answer any more.
 #[derive(Clone, Debug, Default)]
@@ -87,6 +88,16 @@ pub(super) async fn status(
     next: Next,
 ) -> Response {
     in_turn(&shared.limits.status, &shared.limits, peer.0.ip(), request, next).await
+}
+
+/// The turn of what reads and changes boards.
+pub(super) async fn board(
+    State(shared): State<Shared>,
+    peer: ConnectInfo<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
+    in_turn(&shared.limits.boards, &shared.limits, peer.0.ip(), request, next).await
 }
 
 async fn in_turn(queue: &Queue, limits: &Arc<Limits>, address: IpAddr, mut request: Request, next: Next) -> Response {
@@ -187,10 +198,19 @@ impl http_body::Body for Answer {
 
 /// Reads a request's body before anybody looks at it: within its time, and its length.
 pub(super) async fn whole_body(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+    within(&shared, request, next, (MAX_BODY_BYTES, "the body is longer than 64 KiB, or broke off")).await
+}
+
+/// The same of a board.
+pub(super) async fn board_body(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+    within(&shared, request, next, (MAX_BYTES, "the board is longer than 1 MiB, or broke off")).await
+}
+
+async fn within(shared: &Shared, request: Request, next: Next, (most, beyond): (usize, &'static str)) -> Response {
     let (parts, body) = request.into_parts();
-    let (status, message) = match tokio::time::timeout(BODY_TIME, to_bytes(body, MAX_BODY_BYTES)).await {
+    let (status, message) = match tokio::time::timeout(BODY_TIME, to_bytes(body, most)).await {
         Ok(Ok(bytes)) => return next.run(Request::from_parts(parts, bytes.into())).await,
-        Ok(Err(_)) => (StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than 64 KiB, or broke off"),
+        Ok(Err(_)) => (StatusCode::PAYLOAD_TOO_LARGE, beyond),
         Err(_) => (StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),
     };
     shared.limits.count(Refusal::Body);

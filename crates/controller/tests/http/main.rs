@@ -4,6 +4,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+mod boards;
 mod limits;
 mod many;
 mod openapi;

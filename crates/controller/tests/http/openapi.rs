@@ -24,7 +24,7 @@ fn routed() -> BTreeSet<(String, String)> {
     for route in source.split(".route(\"").skip(1) {
         let (path, handler) = route.split_once('"').unwrap();
         let method = handler.trim_start_matches([',', ' ']).split('(').next().unwrap();
-        assert!(["get", "post", "delete"].contains(&method), "{route}");
+        assert!(["get", "post", "put", "delete"].contains(&method), "{route}");
         routes.insert((method.to_owned(), path.to_owned()));
     }
     routes
@@ -74,6 +74,7 @@ fn every_call_is_described_and_answers_as_it_says() {
     until("two samples of the host's vitals", || {
         json(address, "/api/onlooker/v1/vitals")["hosts"][0]["cpu"].as_f64().filter(|cpu| (0.0..=1.0).contains(cpu))
     });
+    boards(&document, address);
     let mut asked = BTreeSet::new();
     for (path, call, status) in [
         ("/api/onlooker/v1/status", "/api/onlooker/v1/status", 200),
@@ -103,6 +104,10 @@ fn every_call_is_described_and_answers_as_it_says() {
         ("/api/onlooker/v1/live?host=b&match=node_load1", "/api/onlooker/v1/live", 404),
         ("/api/onlooker/v1/live?host=a", "/api/onlooker/v1/live", 400),
         ("/api/onlooker/v1/targets", "/api/onlooker/v1/targets", 200),
+        ("/api/onlooker/v1/boards", "/api/onlooker/v1/boards", 200),
+        ("/api/onlooker/v1/boards/a", "/api/onlooker/v1/boards/{name}", 200),
+        ("/api/onlooker/v1/boards/b", "/api/onlooker/v1/boards/{name}", 404),
+        ("/api/onlooker/v1/boards/.b", "/api/onlooker/v1/boards/{name}", 400),
     ] {
         let answer = request(address, "GET", path, "", "");
         assert_eq!(answer.status, status, "{path}");
@@ -153,6 +158,28 @@ fn live(document: &Document, address: std::net::SocketAddr) {
         }
     }
     panic!("the stream ended: {seen:?}");
+}
+
+/// Makes the board `a`.
+fn boards(document: &Document, address: std::net::SocketAddr) {
+    let path = "/api/onlooker/v1/boards/{name}";
+    let board = json!({"title": "A", "panels": []}).to_string();
+    let put = |name: &str, headers: &str, body: &str| {
+        request(address, "PUT", &format!("/api/onlooker/v1/boards/{name}"), headers, body)
+    };
+    assert_eq!(put("a", "If-None-Match: *\r\n", &board).status, 201);
+    for (name, headers, body, status) in [
+        ("a", "", board.as_str(), 428),
+        ("a", "If-None-Match: *\r\n", &board, 412),
+        ("b", "If-Match: \"x\"\r\n", &board, 404),
+        ("b", "If-None-Match: *\r\n", "{}", 400),
+    ] {
+        let answer = put(name, headers, body);
+        assert_eq!(answer.status, status, "{name} {headers}");
+        document.check(&document.answer(path, "put", status), &answer.json());
+    }
+    let answer = request(address, "DELETE", "/api/onlooker/v1/boards/b", "If-Match: \"x\"\r\n", "");
+    document.check(&document.answer(path, "delete", 404), &answer.json());
 }
 
 /// Calls that change targets, with a controller that lets them.

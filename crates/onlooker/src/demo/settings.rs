@@ -71,7 +71,8 @@ pub(super) struct Target {
 /// controller.toml. The store is of the least size that it can have.
 pub(super) fn controller(dir: &Path, listen: SocketAddr, targets: &[Target]) -> String {
     let mut text = format!(
-        "[http]\nlisten = \"{listen}\"\n[store]\ndir = {:?}\nhot_file = {:?}\nhot_bytes = \"32MiB\"\nmax_bytes = \"64MiB\"\n",
+        "[http]\nlisten = \"{listen}\"\nboards = {:?}\n[store]\ndir = {:?}\nhot_file = {:?}\nhot_bytes = \"32MiB\"\nmax_bytes = \"64MiB\"\n",
+        dir.join("boards"),
         dir.join("store"),
         dir.join("hot"),
     );
