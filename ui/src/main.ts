@@ -8,10 +8,12 @@ import "./styles/charts.css";
 import "./styles/fleet.css";
 import "./styles/host.css";
 import "./styles/query.css";
+import "./styles/compare.css";
 import * as alerts from "./alerts";
 import { h, notice, setHidden, setText } from "./dom";
 import * as keys from "./keys";
 import { alertsPage } from "./pages/alerts";
+import { comparePage } from "./pages/compare";
 import { fleetPage } from "./pages/fleet";
 import { hostPage } from "./pages/host";
 import type { Page } from "./pages/page";
@@ -47,7 +49,7 @@ function show(): void {
   page = create(route);
   document.title = `${page.title} – Onlooker`;
   for (const [name, link] of links) {
-    if (name === route.page || (name === "fleet" && route.page === "host")) link.setAttribute("aria-current", "page");
+    if (name === route.page || (name === "fleet" && (route.page === "host" || route.page === "compare"))) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   keys.setPage(page.bindings);
@@ -61,6 +63,7 @@ function create(route: Route): Page {
   if (route.page === "host") return hostPage(route.host, route.parameters);
   if (route.page === "reads") return readsPage(route.parameters);
   if (route.page === "query") return queryPage(route.parameters);
+  if (route.page === "compare") return comparePage(route.parameters);
   if (route.page === "alerts") return alertsPage(route.parameters);
   const element = h("div", { class: "page" }, notice("empty", "There is no such page", h("p", {}, h("a", { href: "#/" }, "To the fleet"))));
   element.prepend(h("h1", { class: "hidden" }, "Unknown page"));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses behind `#`: the page is static files, and the controller need know none of them. `#/`, `#/host/NAME?w=1m&from=MS&to=MS&c=SERIES`, `#/reads`, `#/alerts`, `#/query?q=EXPR&w=1h&view=table`.
+//! Addresses behind `#`: the page is static files, and the controller need know none of them. `#/`, `#/host/NAME?w=1m&from=MS&to=MS&c=SERIES`, `#/reads`, `#/alerts`, `#/query?q=EXPR&w=1h&view=table`, `#/compare?host=NAME&host=NAME&m=METRIC&q=EXPR`.
 
 export interface Route {
-  page: "fleet" | "host" | "reads" | "alerts" | "query" | "unknown";
+  page: "fleet" | "host" | "reads" | "alerts" | "query" | "compare" | "unknown";
   host: string;
   parameters: URLSearchParams;
 }
@@ -13,7 +13,7 @@ export function parse(hash: string): Route {
   const parts = path.split("/").filter((part) => part !== "");
   if (parts.length === 0) return { page: "fleet", host: "", parameters };
   if (parts[0] === "host" && parts.length === 2) return { page: "host", host: decode(parts[1]!), parameters };
-  if ((parts[0] === "reads" || parts[0] === "alerts" || parts[0] === "query") && parts.length === 1) return { page: parts[0], host: "", parameters };
+  if ((parts[0] === "reads" || parts[0] === "alerts" || parts[0] === "query" || parts[0] === "compare") && parts.length === 1) return { page: parts[0], host: "", parameters };
   return { page: "unknown", host: "", parameters };
 }
 
