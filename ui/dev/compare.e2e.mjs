@@ -36,7 +36,7 @@ export async function compare(t, page, scheme) {
 export async function compareMore(t, page) {
   await t.go(page, "#/compare?host=web-1&host=db-1&host=nobody&m=cpu&m=in&w=10m");
   await t.eventually("compare: the address has hosts, metrics and time", async () => (await page.locator(".charts section.chart").count()) === 2 && /%/.test(await value(page, "CPU")) && /B\/s/.test(await value(page, "Network in")));
-  await t.eventually("compare: says of which host nothing is known", async () => (await page.locator(".compare [role=status]").first().innerText()) === "Nothing is known of nobody in this time.");
+  await t.eventually("compare: says of which host nothing is known", async () => (await page.locator(".compare p.dim[role=status]").first().innerText()) === "Nothing is known of nobody in this time.");
   t.check("compare: which has its entry all the same", (await entries(page, "CPU")).join() === "web-1,db-1,nobody" && (await value(page, "CPU", 2)) === "–");
   await page.getByRole("button", { name: "Without nobody" }).press("Enter");
   await t.eventually("compare: one host less", async () => !page.url().includes("nobody") && (await entries(page, "CPU")).join() === "web-1,db-1");
@@ -74,9 +74,6 @@ export async function compareMore(t, page) {
   await t.shot(page, "compare-query");
   await page.reload();
   await t.eventually("compare: a reload keeps it all", async () => (await page.locator(".query-summary").innerText()).includes("2 series") && (await page.locator(".charts section.chart").count()) === 3);
-  await page.locator("h1").focus().catch(() => undefined);
-  await page.keyboard.press("Tab");
-  await page.evaluate(() => document.activeElement.blur());
   await page.keyboard.press("Escape");
   await t.eventually("compare: Esc leads to the fleet, where they are chosen", async () => (await page.locator("tbody input:checked").count()) === 2);
   await t.go(page, "#/compare");

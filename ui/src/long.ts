@@ -2,6 +2,7 @@
 //! What a long table needs, of which only the rows near the screen are laid out: the page's scrolling, spacers, columns that keep their widths.
 
 import { h } from "./dom";
+import { shared } from "./rows";
 
 /** By their elements, so that a table that is gone costs nothing. */
 const followers = new WeakMap<Element, (isResized: boolean) => void>();
@@ -21,7 +22,7 @@ export function follow(element: Element, moved: (isResized: boolean) => void): v
 /** As high as the rows that it stands for; nothing where there are none. */
 export class Spacer {
   readonly element = h("tbody", { "aria-hidden": "true" });
-  private readonly cell = h("td", { class: "spacer", colspan: 99 });
+  private readonly cell = h("td", { class: "spacer" });
   private readonly row = h("tr", {}, this.cell);
 
   set(px: number): void {
@@ -33,10 +34,15 @@ export class Spacer {
   }
 }
 
-/** Columns keep their widths while rows come and go: as wide as the widest cell so far. */
+/** A column that needs more than this gives way where there is no room for all. */
+const LEAST_PX = 120;
+
+/** Columns keep their widths while rows come and go: as wide as the widest cell so far, where there is room for that. */
 export class ColumnWidths {
   private widest: number[] = [];
-  private isFixed = false;
+  private room = 0;
+  private cut: ReadonlySet<number> = new Set();
+  isFixed = false;
 
   constructor(
     private readonly table: HTMLTableElement,
@@ -49,19 +55,27 @@ export class ColumnWidths {
     if (this.isFixed) this.loosen();
   }
 
-  /** Gives whether the table needs no more room than there is. */
-  fit(roomPx: number): boolean {
+  fit(roomPx: number): void {
+    if (this.isFixed && roomPx === this.room && !this.isTight()) return;
     this.loosen();
     this.table.style.width = "max-content";
     const now = this.heads.map((head) => head.getBoundingClientRect().width);
     this.widest = now.map((width, i) => Math.max(width, this.widest[i] ?? 0));
-    const total = this.widest.reduce((sum, width) => sum + width, 0);
-    const factor = total > 0 ? Math.max(1, roomPx / total) : 1;
-    this.heads.forEach((head, i) => (head.style.width = `${this.widest[i]! * factor}px`));
-    this.table.style.width = `${total * factor}px`;
+    const widths = shared(this.widest, roomPx, LEAST_PX);
+    this.cut = new Set(widths.flatMap((width, i) => (width < this.widest[i]! ? [i] : [])));
+    this.heads.forEach((head, i) => (head.style.width = `${widths[i]!}px`));
+    const total = widths.reduce((sum, width) => sum + width, 0);
+    this.table.style.width = `${total}px`;
     this.table.classList.add("fixed");
+    this.room = roomPx;
     this.isFixed = true;
-    return total <= roomPx;
+    // Where nothing scrolls sideways the headings can stay in sight.
+    this.table.parentElement!.classList.toggle("fits", total <= roomPx + 0.5);
+  }
+
+  /** Whether a cell has no room in a column that could be wider. */
+  private isTight(): boolean {
+    return [...this.table.rows].some((row) => row.cells.length === this.heads.length && [...row.cells].some((cell, i) => !this.cut.has(i) && cell.scrollWidth > cell.clientWidth));
   }
 
   private loosen(): void {

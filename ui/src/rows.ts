@@ -50,3 +50,22 @@ export function sorted(lists: readonly Float64Array[], signs: readonly number[])
     return a - b;
   });
 }
+
+/** Room for columns: what is left over is shared by their widths; where it is too little, the widest give way, all to the same width, which is no less than `least`. */
+export function shared(widths: readonly number[], room: number, least: number): number[] {
+  const total = widths.reduce((sum, width) => sum + width, 0);
+  if (total === 0) return [...widths];
+  if (total <= room) return widths.map((width) => (width * room) / total);
+  // The widest that fits: of columns in descending order the first n give way.
+  const sorted = [...widths].sort((a, b) => b - a);
+  let over = total - room;
+  let cap = sorted[0]!;
+  for (let n = 1; n <= sorted.length && over > 0; n++) {
+    const next = Math.max(least, sorted[n] ?? 0);
+    const gained = Math.min(over, n * Math.max(0, cap - next));
+    cap -= gained / n;
+    over -= gained;
+    if (cap <= least) break;
+  }
+  return widths.map((width) => Math.min(width, Math.max(cap, least)));
+}

@@ -64,6 +64,8 @@ export class Table<T> {
   private places = new Map<string, number>();
   /** What is laid out. */
   private part: Part = { from: 0, to: 0 };
+  /** The first of these that is whole on the screen. */
+  private firstSeen = 0;
   private rowPx = ROW_PX;
   private active: string | null = null;
   private resting: number | undefined;
@@ -114,8 +116,9 @@ export class Table<T> {
     if (this.active === null || !this.places.has(this.active)) this.active = order[0] ?? null;
     setClass(this.scroll, "long", this.isLong);
     this.layOut(true);
-    if (this.isLong) this.measure();
-    else this.widths.free();
+    if (!this.isLong) this.widths.free();
+    else if (this.widths.isFixed) this.rest();
+    else this.measure();
   }
 
   /** Writes the cells again: for what changes by time alone. */
@@ -149,7 +152,11 @@ export class Table<T> {
   /** Keys of the rows that are on the screen, from the top. */
   get inView(): string[] {
     const height = document.documentElement.clientHeight;
-    return this.order.slice(this.part.from, this.part.to).filter((key) => {
+    if (this.isLong) {
+      const top = this.bodyTop;
+      return this.order.slice(Math.max(0, Math.floor(-top / this.rowPx)), Math.max(0, Math.ceil((height - top) / this.rowPx)));
+    }
+    return this.order.filter((key) => {
       const box = this.shown.get(key)?.node.getBoundingClientRect();
       return box !== undefined && box.bottom >= 0 && box.top <= height;
     });
@@ -174,9 +181,12 @@ export class Table<T> {
   /** The rows near the screen; `writes` also those that are there already. */
   private layOut(writes: boolean): void {
     const { order, isLong } = this;
-    const part = partInView(order.length, this.rowPx, isLong ? this.bodyTop : 0, document.documentElement.clientHeight);
+    // Read before anything is written: later the browser would have to lay out the page for it.
+    const top = isLong ? this.bodyTop : 0;
+    const part = partInView(order.length, this.rowPx, top, document.documentElement.clientHeight);
     if (!writes && part.from === this.part.from && part.to === this.part.to) return;
     this.part = part;
+    this.firstSeen = Math.max(part.from, Math.min(part.to - 1, Math.ceil(-top / this.rowPx)));
     const wanted = order.slice(part.from, part.to);
     const known = new Set(wanted);
     const focused = document.activeElement;
@@ -234,6 +244,10 @@ export class Table<T> {
     if (!this.element.isConnected) return;
     if (isResized) this.widths.free();
     this.layOut(false);
+    this.rest();
+  }
+
+  private rest(): void {
     clearTimeout(this.resting);
     this.resting = setTimeout(() => this.measure(), REST_MS);
   }
@@ -241,8 +255,7 @@ export class Table<T> {
   /** How wide columns and how high rows are. */
   private measure(): void {
     if (!this.isLong || this.scroll.clientWidth === 0) return;
-    // Where nothing scrolls sideways the headings can stay in sight.
-    setClass(this.scroll, "fits", this.widths.fit(this.scroll.clientWidth));
+    this.widths.fit(this.scroll.clientWidth);
     const rowPx = this.body.getBoundingClientRect().height / Math.max(1, this.part.to - this.part.from);
     if (rowPx === 0 || Math.abs(rowPx - this.rowPx) < 0.01) return;
     this.rowPx = rowPx;
@@ -313,7 +326,7 @@ export class Table<T> {
 
   /** Tab reaches the active row, or the first on the screen where that is elsewhere. */
   private showActive(): void {
-    const stop = this.active !== null && this.shown.has(this.active) ? this.active : (this.inView[0] ?? null);
+    const stop = this.active !== null && this.shown.has(this.active) ? this.active : (this.order[this.firstSeen] ?? null);
     for (const [name, { node }] of this.shown) {
       setClass(node, "active", name === this.active);
       const tabIndex = name === stop ? 0 : -1;

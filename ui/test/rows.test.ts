@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, test } from "vitest";
-import { MOST_WHOLE, TextOrder, partInView, sorted } from "../src/rows";
+import { MOST_WHOLE, TextOrder, partInView, shared, sorted } from "../src/rows";
 
 describe("which rows are laid out", () => {
   test("all of a short table, wherever it is", () => {
@@ -42,5 +42,15 @@ describe("the order of rows", () => {
     expect(sorted([values, ranks], [-1, 1])).toEqual([2, 3, 0, 1]);
     expect(sorted([values, ranks], [-1, -1])).toEqual([2, 0, 3, 1]);
     expect(sorted([new Float64Array(0)], [1])).toEqual([]);
+  });
+});
+
+describe("room for columns", () => {
+  test("what is left is shared, what is missing the widest give", () => {
+    expect(shared([100, 50, 50], 400, 40)).toEqual([200, 100, 100]);
+    expect(shared([280, 200, 60, 60], 500, 120)).toEqual([190, 190, 60, 60]);
+    expect(shared([280, 100, 60], 400, 120)).toEqual([240, 100, 60]);
+    expect(shared([280, 200, 130], 300, 120)).toEqual([120, 120, 120]);
+    expect(shared([0, 0], 300, 120)).toEqual([0, 0]);
   });
 });

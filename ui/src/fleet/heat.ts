@@ -108,6 +108,7 @@ export class FleetHeat {
     this.showChips();
     this.changed();
     this.reader.want(this.metric, this.span.ms, this.order);
+    this.later();
   }
 
   private showChips(): void {
@@ -146,9 +147,10 @@ export class FleetHeat {
     const context = canvas.getContext("2d")!;
     context.clearRect(0, 0, canvas.width, canvas.height);
     this.image.draw(context, { left: 0, top: 0, width: canvas.width, height: canvas.height }, from, to);
-    const { left } = this.reader;
+    const { left, isBusy } = this.reader;
     const crowd = pixels.rows < order.length ? ` · ${count(order.length)} hosts, of some ${Math.round(order.length / pixels.rows)} in a row the greatest` : "";
-    setText(this.scale, `0 to ${this.written(full)}${crowd}${left > 0 && left < order.length ? ` · ${count(left)} still to come` : ""}`);
+    setText(this.scale, `0 to ${this.written(full)}${crowd}${left > 0 && crowd !== "" ? ` · ${count(left)} still to come` : ""}`);
+    this.element.ariaBusy = String(isBusy);
     this.tell();
   }
 

@@ -27,6 +27,7 @@ export class HeatReader {
   private wanted = { metric: METRICS[0]!, spanMs: 0, hosts: [] as readonly string[] };
   /** Hosts that are being read; null: none are. */
   private reading: ReadonlySet<string> | null = null;
+  private isDue = false;
   private abort = new AbortController();
   private timer: number | undefined;
 
@@ -39,9 +40,15 @@ export class HeatReader {
   want(metric: Metric, spanMs: number, hosts: readonly string[]): void {
     const isOther = metric !== this.wanted.metric || spanMs !== this.wanted.spanMs;
     this.wanted = { metric, spanMs, hosts };
-    if (isOther) this.soon(0);
     // The same hosts in another order, or fewer of them: all of it is here, or comes.
-    else if (!this.isCovered(stepOf(spanMs, hosts.length), hosts)) this.soon(SETTLE_MS);
+    if (!isOther && this.isCovered(stepOf(spanMs, hosts.length), hosts)) return;
+    this.isDue = true;
+    this.soon(isOther ? 0 : SETTLE_MS);
+  }
+
+  /** Something else is to be shown than what is known. */
+  get isBusy(): boolean {
+    return this.isDue || this.reading !== null;
   }
 
   destroy(): void {
@@ -69,6 +76,7 @@ export class HeatReader {
       this.soon(AGAIN_MS);
       return;
     }
+    this.isDue = false;
     const stepMs = stepOf(spanMs, hosts.length);
     const columns = Math.round(spanMs / stepMs) + 1;
     const to = Math.floor(now() / stepMs) * stepMs;
@@ -82,6 +90,7 @@ export class HeatReader {
     const turn = async (): Promise<void> => {
       for (let page = pages.shift(); page !== undefined; page = pages.shift()) {
         const answer = await range(worst(metric, page.names, stepMs), { fromMs: page.fromMs, toMs: to, stepMs }, signal);
+        if (signal.aborted) return;
         matrix.fill(page.names, answer, to);
         this.left -= page.names.length;
         this.came();
@@ -97,7 +106,9 @@ export class HeatReader {
       pages.length = 0;
       this.failed(error instanceof Error ? error.message : String(error));
     }
+    if (signal.aborted) return;
     this.reading = null;
+    this.came();
     this.soon(againMs);
   }
 }
