@@ -69,7 +69,7 @@ const NAME: Column<Known> = {
     // What is wrong is worth more than an address.
     setText(node.lastElementChild!, host.error ?? host.address);
     setClass(node.lastElementChild!, "problem", host.error !== null);
-    node.title = host.error ?? "";
+    node.title = host.error ?? host.address;
   },
 };
 
@@ -111,4 +111,4 @@ const AGE: Column<Known> = {
   },
 };
 
-const LABELS: Column<Known> = { id: "labels", label: "Labels", minor: true, sort: (host) => labelsOf(host).join(), cell: (node, host) => setText(node, labelsOf(host).join(" · ")) };
+const LABELS: Column<Known> = { id: "labels", label: "Labels", minor: true, sort: (host) => labelsOf(host).join(), cell: (node, host) => { setText(node, labelsOf(host).join(" · ")); node.title = labelsOf(host).join("\n"); } };
