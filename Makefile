@@ -30,7 +30,7 @@ help:
 	@echo '  bench-store        the frame store beside Prometheus'\'' head and VictoriaMetrics, on rows of real agents: values a second, bytes a value, memory (root, Go; 25 minutes)'
 	@echo '  bench-open         a controller over a store of 10 GiB, started with no file in memory: until it listens, and until it answers (root; 25 GB of disk; ten minutes)'
 	@echo '  bench-query        the queries of a node dashboard over 24 hours of 100 hosts, beside Prometheus 3.16 and VictoriaMetrics with the same samples (Go, 20 GB of disk; an hour)'
-	@echo '  bench-dashboard    a dashboard of 30 panels loaded while 24 hosts are read every 10 ms: time of a load, lateness of the reads (root; nine minutes)'
+	@echo '  bench-dashboard    a dashboard of 30 panels loaded while 24 hosts are read every 10 ms: time of a load, lateness of the reads, then and with slow rules (root; eleven minutes)'
 	@echo '  bench-alerts       a disk fills, a host is cut off, the kernel kills a process: pending, firing, received by an Alertmanager, resolved (root; a minute)'
 	@echo '  bench-forward      a filled store sent to a sink, VictoriaMetrics, InfluxDB and Prometheus 3.16 as fast as they take it, both sides disturbed; read back (Go; four minutes)'
 	@echo '  bench-forward-live  28 hosts read every 10 ms and sent as they come: to a sink that counts, to the three at half of what they take, down for ten minutes; read back (root, Go; an hour and a half)'

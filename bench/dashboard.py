@@ -2,7 +2,7 @@
 """Loads a dashboard again and again from a controller that reads a fleet, or lets it read; for bench/bench-dashboard.
 
 Usage: dashboard.py ADDRESS HOSTS SECONDS PANELS CONTROLLER_PID. The queries are those of the dashboard for Grafana that we ship, of all hosts and then of one, until there are
-PANELS (0: none); a browser asks six at a time. For SECONDS a load begins every five seconds. Prints lines `figure NAME VALUE`.
+PANELS (0: none); a browser asks six at a time. For SECONDS a load begins every five seconds. Prints lines `figure NAME VALUE`, also of what rules did.
 """
 
 import concurrent.futures
@@ -13,7 +13,7 @@ import threading
 import time
 import urllib.parse
 
-from controller import TICK, get, ticks
+from controller import TICK, body, get, ticks
 
 CONNECTIONS = 6
 REFRESH_S = 5
@@ -39,9 +39,15 @@ def ask(query):
     asked = {"query": query, "start": end - RANGE_S, "end": end, "step": STEP_S}
     own.connection.request("GET", "/api/v1/query_range?" + urllib.parse.urlencode(asked))
     answer = own.connection.getresponse()
-    body = answer.read()
-    assert answer.status == 200 and body.startswith(b'{"status":"success"'), body[:300]
-    return body.count(b'{"metric":{')
+    text = answer.read()
+    assert answer.status == 200 and text.startswith(b'{"status":"success"'), text[:300]
+    return text.count(b'{"metric":{')
+
+
+def of_rules(what):
+    """The sum of a counter of rules, of all groups."""
+    lines = body(address, "/metrics").decode().splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"onlooker_controller_rule_{what}_total{{"))
 
 
 def all_read():
@@ -70,6 +76,8 @@ there = get(address, "/api/onlooker/v1/hosts")["hosts"]
 cycles, gaps = sum(host["cycles"] for host in there), sum(sum(host["gaps"].values()) for host in there)
 print("figure lateness_p99_us", max(host["lateness_us"]["p99"] for host in there))
 print("figure gap_ratio", round(gaps / (cycles + gaps), 6))
+for what, name in {"evaluated": "evaluations", "failed": "evaluation_failures", "missed": "group_iterations_missed"}.items():
+    print(f"figure {what}", round(of_rules(name)))
 print("figure cpu_percent", round((ticks(controller) - begin_ticks) / TICK / passed_s * 100, 1))
 if loads:
     loads.sort()

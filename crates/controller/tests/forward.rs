@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use onlooker_testbed::remote_write::{Sample, WriteRequest, unpacked};
-use onlooker_testbed::{Agent, Body, Controller, Process, json, sink, until};
+use onlooker_testbed::{Agent, Body, Controller, Process, RETRY_AFTER_S, Stream, json, sink_over, until};
 use prost::Message;
 use serde_json::Value;
 
@@ -78,6 +79,10 @@ struct Sink {
 
 impl Sink {
     fn start(mood: Mood) -> Self {
+        Self::start_over(mood, |stream| Box::new(stream))
+    }
+
+    fn start_over(mood: Mood, wrap: impl Fn(TcpStream) -> Box<dyn Stream> + Send + Sync + 'static) -> Self {
         let state = Arc::new(Mutex::new(State {
             mood,
             requests: Vec::new(),
@@ -86,7 +91,7 @@ impl Sink {
             last_ms: 0,
         }));
         let own = state.clone();
-        Self { address: sink(move |head, body| take(head, body, &own)), state }
+        Self { address: sink_over(wrap, move |head, body| take(head, body, &own)), state }
     }
 
     fn set(&self, mood: Mood) {
@@ -325,6 +330,47 @@ fn what_is_refused_is_counted_and_an_old_end_is_sent_the_old_protocol() {
         let value = metrics.lines().find_map(|own| own.strip_prefix(&format!("onlooker_controller_{line} ")));
         assert!(value.unwrap_or_else(|| panic!("{line}: {metrics}")).parse::<f64>().unwrap() > 0.0);
     }
+}
+
+/// Over TLS to whoever has a certificate of the configured authority; one that asks to be left alone is left alone.
+#[test]
+fn a_target_is_believed_by_its_certificate_and_asked_again_when_it_wants() {
+    let agent = Agent::start();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let ca_file = agent.dir().join("authority.pem");
+    std::fs::write(&ca_file, made.cert.pem()).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let tls = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let tls = Arc::new(tls);
+    let wrap = move |stream| {
+        let connection = rustls::ServerConnection::new(tls.clone()).unwrap();
+        Box::new(rustls::StreamOwned::new(connection, stream)) as Box<dyn Stream>
+    };
+    let sink = Sink::start_over(Mood::Status(429), wrap);
+    let of_port = |name: &str| section(name, "prometheus", &sink).replace("http://127.0.0.1", "https://localhost");
+    let believed = format!("{}ca_file = {ca_file:?}\n", of_port("believed"));
+    let controller = start(&agent, &(of_port("stranger") + &believed));
+    until("a request", || (sink.answered() > 0).then_some(()));
+    let asked = Instant::now();
+    until("a second one", || (sink.answered() > 1).then_some(()));
+    // When it was seen is up to a look later than when it was.
+    assert!(asked.elapsed() > Duration::from_secs(RETRY_AFTER_S) - Duration::from_millis(500), "{:?}", asked.elapsed());
+    assert!(status(&controller, "believed")["failed"].as_str().unwrap().contains("429"));
+    sink.set(Mood::Good);
+    more(&sink, "samples over TLS", 3_000);
+    compare(&controller, &sink.all());
+    let said = status(&controller, "believed");
+    assert_eq!((&said["dropped_samples"], &said["gaps"], &said["failed"]), (&0.into(), &0.into(), &Value::Null));
+    let said = until("a certificate that nobody believes", || {
+        status(&controller, "stranger")["failed"].as_str().map(str::to_owned)
+    });
+    assert!(said.to_ascii_lowercase().contains("certificate"), "{said}");
+    assert_eq!(status(&controller, "stranger")["samples"], 0);
 }
 
 /// Debian's (scripts/setup), which takes version 1; one that takes both versions where `ONLOOKER_PROMETHEUS` names it.

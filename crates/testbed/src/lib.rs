@@ -24,7 +24,7 @@ pub use interrupted::{ServiceManager, uninterrupted};
 pub use namespace::Namespace;
 pub use port::free_port;
 pub use process::{Process, binary, example, run};
-pub use sink::{Body, sink};
+pub use sink::{Body, RETRY_AFTER_S, Stream, sink, sink_over};
 pub use world::{Network, World, bring_up, own_network};
 
 /// How long a test waits for what must come. An agent that starts has the kernel check all its BPF programs: 24 s beside three other test programs.
