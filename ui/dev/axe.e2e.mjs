@@ -86,7 +86,7 @@ async function host(t, page, at) {
 }
 
 async function comparison(t, page, at) {
-  await t.go(page, "#/compare?host=web-1&host=db-1&host=nobody&q=node_load1");
+  await t.go(page, "#/compare?host=web-1&host=web-2&host=nobody&q=node_load1&w=10m");
   await t.eventually(`axe: comparison, ${at}: values`, async () => /%/.test(await chart(page, "CPU").locator(".legend .value").first().innerText()) && page.locator(".query-answer .legend").isVisible());
   await scan(t, page, `comparison, ${at}`);
   await page.getByLabel("PromQL query").fill("rate(up[1m])");

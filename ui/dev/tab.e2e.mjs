@@ -164,7 +164,7 @@ async function host(t, page) {
 }
 
 async function comparison(t, page) {
-  await t.go(page, "#/compare?host=web-1&host=db-1&m=cpu&m=memory");
+  await t.go(page, "#/compare?host=web-1&host=web-2&m=cpu&m=memory&w=10m");
   await t.eventually("tab: comparison", async () => /%/.test(await chart(page, "Memory").locator(".legend .value").first().innerText()));
   await page.keyboard.press(" ");
   await t.eventually("tab: comparison: paused", () => /from=\d+/.test(page.url()));

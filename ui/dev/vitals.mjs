@@ -14,9 +14,16 @@ function endOf(fleet, host, t) {
   return t - end > 5000 ? null : end;
 }
 
-/** One of a host's vitals, as it was at `end`. */
+/** One of a host's vitals, as it was at `end`: the same times are asked for again and again. */
 function vitalOf(fleet, host, end, key, resource) {
   if (host.crowd) return crowdVital(host, end, key, resource);
+  const id = `${key} ${resource} ${end}`;
+  if (!(host.vitals?.size < 20_000)) host.vitals = new Map();
+  if (!host.vitals.has(id)) host.vitals.set(id, workedOut(fleet, host, end, key, resource));
+  return host.vitals.get(id);
+}
+
+function workedOut(fleet, host, end, key, resource) {
   const series = fleet.byName(host);
   const all = (name, test = () => true) => (series.get(name) ?? []).filter(({ labels }) => test(labels));
   const sum = (items, at) => items.reduce((total, item) => total + item.at(at), 0);

@@ -47,6 +47,9 @@ const matrix = object({
   data: object({ resultType: oneOf("matrix"), result: list(object({ metric: record(text), values: optional(points, { t_ms: [], values: [] }) })) }),
 });
 
+/** The controller evaluates for 30 s at most, after up to 10 s for its turn. */
+const QUERY_TIMEOUT_MS = 45_000;
+
 /** The values of `query` at a time. */
 export async function instant(query: string, timeMs: number, signal: AbortSignal): Promise<Sample[]> {
   const { data } = await request(`${PROMETHEUS}/query`, vector, signal, { form: { query, time: String(timeMs / 1000) } });
@@ -56,7 +59,7 @@ export async function instant(query: string, timeMs: number, signal: AbortSignal
 /** The values of `query` at each step between two times, both included. */
 export async function range(query: string, span: { fromMs: number; toMs: number; stepMs: number }, signal: AbortSignal): Promise<Points[]> {
   const form = { query, start: String(span.fromMs / 1000), end: String(span.toMs / 1000), step: String(span.stepMs / 1000) };
-  const { data } = await request(`${PROMETHEUS}/query_range`, matrix, signal, { form });
+  const { data } = await request(`${PROMETHEUS}/query_range`, matrix, signal, { form, timeoutMs: QUERY_TIMEOUT_MS });
   return data.result.map(({ metric, values }) => ({ labels: metric, ...values }));
 }
 
@@ -94,9 +97,6 @@ const anyResult: Check<Pick<Result, "kind" | "series" | "text">> = (value, path)
   return { kind, series, text: "" };
 };
 const answer = object({ data: anyResult, warnings: optional(list(text), []), infos: optional(list(text), []) });
-
-/** The controller evaluates for 30 s at most, after up to 10 s for its turn. */
-const QUERY_TIMEOUT_MS = 45_000;
 
 /** Any query, at a time or over a range: of at most `limit` series. */
 export async function ask(query: string, when: { atMs: number } | { fromMs: number; toMs: number; stepMs: number }, limit: number, signal: AbortSignal): Promise<Result> {

@@ -2,6 +2,7 @@
 import { describe, expect, test } from "vitest";
 import type { Host } from "../src/api";
 import { filter, labelFilters } from "../src/fleet/filter";
+import { pagesOf } from "../src/fleet/heatreader";
 import { Matrix, hostsOf, rowOf } from "../src/fleet/matrix";
 import { METRICS, SPANS, stepOf, worst } from "../src/fleet/metrics";
 import { byHost } from "../src/fleet/vitals";
@@ -26,6 +27,18 @@ describe("hosts over time", () => {
     expect(lines.get("a")).toEqual({ t_ms: [1], values: [2] });
     expect(lines.get("b")).toBeUndefined();
   });
+});
+
+test("hosts are asked for in pages that a request has room for, whatever their names are", () => {
+  for (const name of ["node-", "a.b.c.d.e.f.g.h.i.j.", "מארח\"\\"]) {
+    const hosts = Array.from({ length: 2500 }, (_, i) => `${name}${i}`);
+    const pages = pagesOf(hosts);
+    expect(pages.flat()).toEqual(hosts);
+    for (const page of pages) {
+      expect(page.length).toBeLessThanOrEqual(1000);
+      expect(new URLSearchParams({ query: worst(METRICS[3]!, page, 60_000) }).toString().length).toBeLessThan(60_000);
+    }
+  }
 });
 
 describe("values of all hosts over time", () => {

@@ -3,7 +3,7 @@
 
 import { chunks } from "../chunks";
 import { now } from "../clock";
-import { range } from "../promql";
+import { literal, quote, range } from "../promql";
 import { Matrix } from "./matrix";
 import { METRICS, type Metric, stepOf, worst } from "./metrics";
 
@@ -11,12 +11,18 @@ import { METRICS, type Metric, stepOf, worst } from "./metrics";
 const SETTLE_MS = 150;
 /** Of one answer: it is taken apart within a frame or two. */
 const MAX_HOSTS = 1000;
-/** Of names: a query may have 64 KiB. */
-const MAX_BYTES = 30_000;
+/** Of names as a query has them: a request's form may have 64 KiB. */
+const MAX_BYTES = 50_000;
 /** Queries at a time: the controller has turns for four, of which others want some, too. */
 const AT_ONCE = 2;
 /** Nobody looks, or an answer has failed. */
 const AGAIN_MS = 5000;
+
+/** Hosts as one query can ask for them. */
+export function pagesOf(hosts: readonly string[]): string[][] {
+  let at = 0;
+  return chunks(hosts.map((name) => quote(literal(name))), MAX_HOSTS, MAX_BYTES).map(({ length }) => hosts.slice(at, (at += length)));
+}
 
 export class HeatReader {
   /** What is known, of `metric`. */
@@ -84,7 +90,7 @@ export class HeatReader {
     this.metric = metric;
     const { matrix } = this;
     matrix.advance(to);
-    const pages = [...matrix.missing(hosts)].flatMap(([until, some]) => chunks(some, MAX_HOSTS, MAX_BYTES).map((names) => ({ names, fromMs: until + stepMs })));
+    const pages = [...matrix.missing(hosts)].flatMap(([until, some]) => pagesOf(some).map((names) => ({ names, fromMs: until + stepMs })));
     this.left = pages.reduce((sum, { names }) => sum + names.length, 0);
     this.reading = new Set(hosts);
     const turn = async (): Promise<void> => {
