@@ -79,7 +79,7 @@ export function comparePage(parameters: URLSearchParams): Page {
     "div", {},
     h("div", { class: "toolbar" }, hostRow),
     h("div", { class: "toolbar" }, h("div", { class: "chips", role: "group", "aria-label": "Charts" }, ...metricChips), timebar.element),
-    said, charts.element,
+    said, h("h2", { class: "hidden" }, "Vitals"), charts.element,
     h("section", { class: "compare-own", "aria-labelledby": "compare-own" },
       h("h2", { id: "compare-own" }, "A metric or query of these hosts"),
       h("div", { class: "query-head" }, field.element, h("button", { type: "button", class: "run", on: { click: () => run() } }, "Run")), answer.element),
