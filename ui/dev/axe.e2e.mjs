@@ -4,6 +4,7 @@
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { chart } from "./charts.mjs";
+import { start } from "./server.mjs";
 
 /** By groups, since axe-core leaves some out unless they are named: those of WCAG 2.2 among them. */
 const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa", "best-practice"];
@@ -40,6 +41,10 @@ async function fleet(t, page, at) {
   await page.locator(".fleet-heat-canvas").focus();
   await page.keyboard.press("ArrowDown");
   await scan(t, page, `fleet as Reading, ${at}`);
+  await page.locator("tbody tr[data-key]").first().focus();
+  for (const key of ["x", "j", "x"]) await page.keyboard.press(key);
+  await t.eventually(`axe: fleet, ${at}: two hosts are chosen`, async () => page.locator(".compare-bar a").isVisible());
+  await scan(t, page, `fleet with hosts chosen, ${at}`, ["main"]);
   await page.getByRole("searchbox").fill("no such host");
   await scan(t, page, `fleet without a match, ${at}`);
   await page.getByRole("button", { name: "Keyboard help" }).click();
@@ -96,6 +101,32 @@ async function search(t, page, at) {
   await t.eventually(`axe: search, ${at}: no answer`, async () => page.locator("dialog .notice.error").isVisible());
   await scan(t, page, `search without an answer, ${at}`, ["dialog"]);
   await t.play({ down: false });
+}
+
+async function comparison(t, page, at) {
+  await t.go(page, "#/compare?host=web-1&host=web-2&host=nobody&q=node_load1&w=10m");
+  await t.eventually(`axe: comparison, ${at}: values`, async () => /%/.test(await chart(page, "CPU").locator(".legend .value").first().innerText()) && page.locator(".query-answer .legend").isVisible());
+  await scan(t, page, `comparison, ${at}`);
+  await page.getByLabel("PromQL query").fill("rate(up[1m])");
+  await page.getByLabel("PromQL query").press("Enter");
+  await t.eventually(`axe: comparison, ${at}: a query is refused`, async () => page.locator("#query-problem").isVisible());
+  await scan(t, page, `comparison with a query that is refused, ${at}`, [".compare-own"]);
+  await t.go(page, "#/compare");
+  await t.eventually(`axe: comparison of nothing, ${at}`, async () => page.locator(".notice").isVisible());
+  await scan(t, page, `comparison of nothing, ${at}`);
+}
+
+/** Ten thousand, of which few rows are elements. */
+async function many(t, page, at) {
+  const server = await start("dist", 0, 10_000);
+  try {
+    await page.goto(server.url);
+    await t.eventually(`axe: many hosts, ${at}`, async () => (await page.locator("table").getAttribute("aria-rowcount")) === "10001" && /0 to/.test(await page.locator(".fleet-heat-scale").innerText()));
+    await page.evaluate(() => window.scrollTo(0, 100_000));
+    await scan(t, page, `many hosts, ${at}`);
+  } finally {
+    server.close();
+  }
 }
 
 async function others(t, page, at) {
@@ -168,7 +199,7 @@ export async function axe(t) {
   for (const width of WIDTHS) {
     const page = await t.page({ viewport: { width, height: 844 }, reducedMotion: "reduce" });
     const at = `${width} px`;
-    for (const part of [fleet, search, host, others, boards, troubles]) await part(t, page, at);
+    for (const part of [fleet, search, host, comparison, many, others, boards, troubles]) await part(t, page, at);
     await page.context().close();
   }
 }

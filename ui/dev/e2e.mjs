@@ -5,6 +5,8 @@
 import { axe } from "./axe.e2e.mjs";
 import { chart, frameDistances, gapPlace, pixelsNear, quantile } from "./charts.mjs";
 import * as boards from "./boards.e2e.mjs";
+import { compare, compareMore } from "./compare.e2e.mjs";
+import { crowd } from "./crowd.e2e.mjs";
 import * as fleets from "./fleet.e2e.mjs";
 import { Harness } from "./harness.mjs";
 import * as hosts from "./host.e2e.mjs";
@@ -308,7 +310,7 @@ async function themeSwitch(page) {
 async function phone() {
   for (const scheme of ["light", "dark"]) {
     const page = await t.page({ viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true, colorScheme: scheme });
-    for (const [name, hash, ready] of [["fleet", "#/", "tbody tr"], ["host", "#/host/web-1", ".legend .value"], ["reads", "#/reads", "tbody tr"], ["alerts", "#/alerts", "tbody tr"], ["search", "#/host/web-1?find=cpu&in=all&metric=node_cpu_seconds_total", ".found-members li"], ["boards", "#/boards", "tbody tr"], ["board", "#/board/hosts", ".legend .value"]]) {
+    for (const [name, hash, ready] of [["fleet", "#/", "tbody tr"], ["host", "#/host/web-1", ".legend .value"], ["compare", "#/compare?host=web-1&host=db-1", ".legend .value"], ["reads", "#/reads", "tbody tr"], ["alerts", "#/alerts", "tbody tr"], ["search", "#/host/web-1?find=cpu&in=all&metric=node_cpu_seconds_total", ".found-members li"], ["boards", "#/boards", "tbody tr"], ["board", "#/board/hosts", ".legend .value"]]) {
       await t.go(page, hash);
       await t.eventually(`phone ${scheme}: ${name}`, async () => (await page.locator(ready).count()) > 0);
       await page.waitForTimeout(2500);
@@ -382,6 +384,12 @@ const STEPS = {
     await fleets.vitals(t, light, "light");
   },
   heat: () => fleets.heat(t, light),
+  many: () => crowd(t),
+  compare: async () => {
+    await inDark((dark) => compare(t, dark, "dark"));
+    await compare(t, light, "light");
+    await compareMore(t, light);
+  },
   alerts: async () => {
     await alerts(light, "light");
     await inDark((dark) => alerts(dark, "dark"));

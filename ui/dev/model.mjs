@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Made-up hosts and values for development and tests. Every value is a function of time, so that `range` and `live` agree and nothing need be stored.
 
+import { crowd } from "./crowd.mjs";
 import { machine, tables } from "./machine.mjs";
 
 const TAU = 2 * Math.PI;
@@ -136,11 +137,13 @@ function histogram(epoch) {
 }
 
 export class Fleet {
-  constructor(now) {
+  /** `count`: of hosts in all; beyond the first ones they are a crowd. */
+  constructor(now, count = 0) {
     this.epoch = Math.floor((now - 3_900_000) / RESET_EVERY_MS) * RESET_EVERY_MS;
     this.started = now;
     const names = [[8, "web"], [4, "db"], [4, "cache"], [6, "api"], [1, "batch"], [1, "edge"]].flatMap(([n, name]) => Array.from({ length: n }, (_, i) => `${name}-${i + 1}`));
     this.hosts = new Map(names.map((name, i) => [name, this.host(name, i)]));
+    for (const host of crowd(Math.max(0, count - names.length), this.epoch, now)) this.hosts.set(host.name, host);
     const set = (name, change) => Object.assign(this.hosts.get(name), change);
     set("db-3", { state: "silent", since: now - 42_000 });
     set("batch-1", { state: "connecting", via: null, requester: null, since: now - 9000, error: "connect 10.0.4.1:7177: timed out; next try in 8 s. Does a firewall stand between? `onlooker doctor batch-1` tells." });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A controller that is none: docs/http.md over the made-up hosts of model.mjs, for development and tests only. `node dev/server.mjs --serve dist [--port 8080]`.
+// A controller that is none: docs/http.md over the made-up hosts of model.mjs, for development and tests only. `node dev/server.mjs --serve dist [--port 8080] [--hosts 10000]`.
 // POST /fixture {"silence":"web-2"} | {"wake":"web-2"} | {"remove":"web-2"} | {"restore":"web-2"} | {"exceed":"web-2"} | {"empty":true} | {"down":true} | {"token":"secret"} changes what it plays;
 // {"drop":true} breaks all streams, {"skip":2000} loses their rows for so many ms, as for a page that is too slow;
 // {"boards":"writable"} | {"boards":"fixed"} makes boards as they were, {"board":{"name":"x","file":{...}}} writes one as somebody else.
@@ -23,9 +23,9 @@ class Refusal extends Error {
   }
 }
 
-export async function start(root, port = 0) {
+export async function start(root, port = 0, hosts = 0) {
   await boards.reset();
-  const fleet = new Fleet(Date.now());
+  const fleet = new Fleet(Date.now(), hosts);
   // Made before somebody searches all of it, host by host, so that nobody waits for long meanwhile.
   const left = [...fleet.hosts.values()];
   const make = () => {
@@ -173,12 +173,18 @@ function status(fleet, play) {
   };
 }
 
-/** All hosts, whatever has changed: that is always right. */
+/** All hosts, or those that have changed since a time and those that are wanted in any case. */
 function list(fleet, play, parameters) {
   allow(parameters, "since", "fresh");
-  const hosts = play.empty ? [] : [...fleet.hosts.values()].map((host) => summary(fleet, host));
-  return { hosts, gone: [], whole: true, cursor: fleet.epoch, total: hosts.length };
+  const now = Date.now();
+  const since = play.empty || !parameters.has("since") ? null : Number(parameters.get("since"));
+  const fresh = new Set(parameters.getAll("fresh"));
+  const found = play.empty ? [] : [...fleet.hosts.values()].filter((host) => since === null || host.since >= since || fresh.has(host.name));
+  const hosts = found.map((host) => summary(fleet, host));
+  return { hosts, gone: [], whole: since === null, cursor: now, total: hosts.length };
 }
+
+const seriesCount = (fleet, host) => (host.crowd ? 1240 : fleet.machineOf(host).length);
 
 function summary(fleet, host) {
   const now = Date.now();
@@ -192,7 +198,7 @@ function summary(fleet, host) {
   const read = host.via !== null;
   return {
     name: host.name, address: host.address, labels: host.labels, state: host.state, via: host.via, requester: host.requester, since_ms: host.since, error: host.error, interval_ms: host.interval,
-    age_ms: newest === null ? null : now - newest, clock_error_ms: read ? 0.04 + 0.1 * h : null, regions: read ? 7 : 0, series: read ? fleet.machineOf(host).length : 0, cycles,
+    age_ms: newest === null ? null : now - newest, clock_error_ms: read ? 0.04 + 0.1 * h : null, regions: read ? 7 : 0, series: read ? seriesCount(fleet, host) : 0, cycles,
     late: read ? Math.floor(ran / 400_000 + 9 * h) : 0, gaps,
     reads: {
       done: cycles * 7, repeated: read ? Math.round(30 * h) : 0, timed_out: gaps.timeout ?? 0, refused: 0, retries: read ? { busy: Math.round(cycles / 9000), torn: Math.round(3 * h) } : {},
@@ -331,6 +337,7 @@ function live(fleet, parameters, request, response) {
 const at = process.argv.indexOf("--serve");
 if (at > 0) {
   const port = process.argv.indexOf("--port");
-  const running = await start(process.argv[at + 1], port > 0 ? Number(process.argv[port + 1]) : 8080);
+  const hosts = process.argv.indexOf("--hosts");
+  const running = await start(process.argv[at + 1], port > 0 ? Number(process.argv[port + 1]) : 8080, hosts > 0 ? Number(process.argv[hosts + 1]) : 0);
   console.log(`The fixture serves ${process.argv[at + 1]} at ${running.url}`);
 }

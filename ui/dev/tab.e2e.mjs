@@ -163,6 +163,14 @@ async function host(t, page) {
   await whole(t, page, "host", 100);
 }
 
+async function comparison(t, page) {
+  await t.go(page, "#/compare?host=web-1&host=web-2&m=cpu&m=memory&w=10m");
+  await t.eventually("tab: comparison", async () => /%/.test(await chart(page, "Memory").locator(".legend .value").first().innerText()));
+  await page.keyboard.press(" ");
+  await t.eventually("tab: comparison: paused", () => /from=\d+/.test(page.url()));
+  await whole(t, page, "comparison", 30);
+}
+
 async function others(t, page) {
   await t.go(page, "#/alerts");
   await t.eventually("tab: alerts", async () => (await page.locator("tbody tr[data-key]").count()) === 4);
@@ -209,6 +217,6 @@ async function board(t, page) {
 
 export async function tab(t) {
   const page = await t.page({ reducedMotion: "reduce" });
-  for (const part of [fleet, host, others, board]) await part(t, page);
+  for (const part of [fleet, host, comparison, others, board]) await part(t, page);
   await page.context().close();
 }

@@ -3,11 +3,27 @@
 
 /** What came is not what docs/http.md promises. `path` names the place, as in `hosts[3].state`. */
 export class ContractError extends Error {
-  constructor(path: string, wanted: string, got: unknown) {
+  constructor(
+    readonly path: string,
+    private readonly wanted: string,
+    private readonly got: unknown,
+  ) {
     const shown = got === undefined ? "nothing" : (JSON.stringify(got)).slice(0, 60);
     super(`${path}: expected ${wanted}, got ${shown}. Do controller and dashboard have the same version?`);
     this.name = "ContractError";
   }
+
+  /** The same, of what lies at `outer`. */
+  within(outer: string): ContractError {
+    return new ContractError(joined(outer, this.path), this.wanted, this.got);
+  }
+}
+
+const joined = (outer: string, inner: string): string => outer + (outer === "" || inner === "" || /^[.[]/.test(inner) ? "" : ".") + inner;
+
+/** Where something does not fit, its place is put before; where all fits, which is nearly always, no place is ever made. */
+function within(error: unknown, path: string, at: string): unknown {
+  return error instanceof ContractError ? error.within(joined(path, at)) : error;
 }
 
 /** Reads a value at a path, or throws a ContractError. */
@@ -49,11 +65,18 @@ export function optional<T>(inner: Check<T>, fallback: T): Check<T> {
 export function list<T>(inner: Check<T>): Check<T[]> {
   return (value, path) => {
     if (!Array.isArray(value)) throw new ContractError(path, "a list", value);
-    return value.map((item: unknown, index) => inner(item, `${path}[${index}]`));
+    let at = 0;
+    try {
+      const out: T[] = [];
+      for (; at < value.length; at++) out.push(inner(value[at], ""));
+      return out;
+    } catch (error) {
+      throw within(error, path, `[${at}]`);
+    }
   };
 }
 
-/** A list of numbers, or nulls if `nulls`: as `list` has it, but the path is made only for what does not fit, since there are many. */
+/** A list of numbers, or nulls if `nulls`: as `list` has it, but in one go, since there are many. */
 function numberList<T>(nulls: boolean): Check<T[]> {
   return (value, path) => {
     if (!Array.isArray(value)) throw new ContractError(path, "a list", value);
@@ -69,7 +92,14 @@ export const numbersOrNulls = numberList<number | null>(true);
 export function record<T>(inner: Check<T>): Check<Record<string, T>> {
   return (value, path) => {
     if (typeof value !== "object" || value === null || Array.isArray(value)) throw new ContractError(path, "an object", value);
-    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, inner(item, `${path}.${key}`)]));
+    const entries = Object.entries(value);
+    let at = 0;
+    try {
+      for (; at < entries.length; at++) entries[at]![1] = inner(entries[at]![1], "");
+      return Object.fromEntries(entries);
+    } catch (error) {
+      throw within(error, path, entries[at]![0]);
+    }
   };
 }
 
@@ -78,10 +108,16 @@ export function object<T extends object>(fields: { [K in keyof T]: Check<T[K]> }
   const names = Object.keys(fields) as (keyof T & string)[];
   return (value, path) => {
     if (typeof value !== "object" || value === null || Array.isArray(value)) throw new ContractError(path, "an object", value);
-    const out: Partial<T> = {};
-    for (const name of names) {
-      out[name] = fields[name]((value as Record<string, unknown>)[name], path === "" ? name : `${path}.${name}`);
+    let at = "";
+    try {
+      const out: Partial<T> = {};
+      for (const name of names) {
+        at = name;
+        out[name] = fields[name]((value as Record<string, unknown>)[name], "");
+      }
+      return out as T;
+    } catch (error) {
+      throw within(error, path, at);
     }
-    return out as T;
   };
 }

@@ -23,6 +23,8 @@ export class HostList {
   private known = new Map<string, Known>();
   private cursor = 0;
   private wholeAt = -Infinity;
+  /** Another one once hosts have come, have gone, or have another state or other labels. */
+  version = 0;
 
   constructor(
     private readonly ask: AskHosts,
@@ -43,12 +45,23 @@ export class HostList {
 
   private apply(got: HostChanges): void {
     const sampledAt = this.now();
+    const before = this.known;
     if (got.whole) {
       this.known = new Map();
       this.wholeAt = sampledAt;
     }
-    for (const name of got.gone) this.known.delete(name);
-    for (const host of got.hosts) this.known.set(host.name, { ...host, sampledAt });
+    let isOther = got.whole && got.hosts.length !== before.size;
+    for (const name of got.gone) isOther = this.known.delete(name) || isOther;
+    for (const host of got.hosts) {
+      isOther ||= !isAlike(before.get(host.name), host);
+      this.known.set(host.name, Object.assign(host, { sampledAt }));
+    }
+    if (isOther) this.version++;
     this.cursor = got.cursor;
   }
+}
+
+function isAlike(one: Host | undefined, other: Host): boolean {
+  const [labels, others] = [Object.entries(one?.labels ?? {}), Object.keys(other.labels)];
+  return one?.state === other.state && labels.length === others.length && labels.every(([name, value]) => other.labels[name] === value);
 }

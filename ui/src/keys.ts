@@ -25,7 +25,7 @@ export function setPage(bindings: Binding[]): void {
 }
 
 function typing(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && target.matches("input, textarea, select, [contenteditable]");
+  return target instanceof HTMLElement && target.matches('input:not([type="checkbox"]), textarea, select, [contenteditable]');
 }
 
 export function start(): void {
@@ -34,7 +34,7 @@ export function start(): void {
     // In a field letters are text; its own listeners have seen Escape and the arrows already.
     if (typing(event.target)) return;
     // A focused button keeps its own Enter and space.
-    if ((event.key === " " || event.key === "Enter") && event.target instanceof HTMLElement && event.target.closest("button, a, summary") !== null) return;
+    if ((event.key === " " || event.key === "Enter") && event.target instanceof HTMLElement && event.target.closest("button, a, summary, input") !== null) return;
     for (const binding of [...page, ...global]) {
       if (binding.keys.includes(event.key) && binding.run(event) !== false) {
         event.preventDefault();

@@ -10,12 +10,14 @@ import "./styles/host.css";
 import "./styles/query.css";
 import "./styles/search.css";
 import "./styles/boards.css";
+import "./styles/compare.css";
 import * as alerts from "./alerts";
 import { h, notice, setHidden, setText, svg } from "./dom";
 import * as keys from "./keys";
 import { alertsPage } from "./pages/alerts";
 import { boardPage } from "./pages/board";
 import { boardsPage } from "./pages/boards";
+import { comparePage } from "./pages/compare";
 import { fleetPage } from "./pages/fleet";
 import { hostPage } from "./pages/host";
 import type { Page } from "./pages/page";
@@ -68,7 +70,8 @@ function showPage(route: Route): void {
   page = create(route);
   document.title = `${page.title} – Onlooker`;
   for (const [name, link] of links) {
-    if (name === route.page || (name === "fleet" && route.page === "host") || (name === "boards" && route.page === "board")) link.setAttribute("aria-current", "page");
+    const isBelow = (name === "fleet" && (route.page === "host" || route.page === "compare")) || (name === "boards" && route.page === "board");
+    if (name === route.page || isBelow) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   keys.setPage(page.bindings);
@@ -84,6 +87,7 @@ function create(route: Route): Page {
   if (route.page === "query") return queryPage(route.parameters);
   if (route.page === "boards") return boardsPage();
   if (route.page === "board") return boardPage(route.name, route.parameters);
+  if (route.page === "compare") return comparePage(route.parameters);
   if (route.page === "alerts") return alertsPage(route.parameters);
   const element = h("div", { class: "page" }, notice("empty", "There is no such page", h("p", {}, h("a", { href: "#/" }, "To the fleet"))));
   element.prepend(h("h1", { class: "hidden" }, "Unknown page"));

@@ -32,9 +32,23 @@ const NO_VALUE: [number, number] = [NaN, NaN];
 const vector = object({
   data: object({ resultType: oneOf("vector"), result: list(object({ metric: record(text), value: optional(point, NO_VALUE) })) }),
 });
+/** Of a matrix there are hundreds of thousands: taken apart in one go. */
+const points: Check<Omit<Points, "labels">> = (value, path) => {
+  if (!Array.isArray(value)) throw new ContractError(path, "a list", value);
+  const out: Omit<Points, "labels"> = { t_ms: new Array<number>(value.length), values: new Array<number>(value.length) };
+  value.forEach((pair: unknown, i) => {
+    if (!Array.isArray(pair) || pair.length !== 2 || typeof pair[0] !== "number" || typeof pair[1] !== "string") throw new ContractError(`${path}[${i}]`, "a time and a value", pair);
+    out.t_ms[i] = pair[0] * 1000;
+    out.values[i] = numberOf(pair[1]);
+  });
+  return out;
+};
 const matrix = object({
-  data: object({ resultType: oneOf("matrix"), result: list(object({ metric: record(text), values: optional(list(point), []) })) }),
+  data: object({ resultType: oneOf("matrix"), result: list(object({ metric: record(text), values: optional(points, { t_ms: [], values: [] }) })) }),
 });
+
+/** The controller evaluates for 30 s at most, after up to 10 s for its turn. */
+const QUERY_TIMEOUT_MS = 45_000;
 
 /** The values of `query` at a time. */
 export async function instant(query: string, timeMs: number, signal: AbortSignal): Promise<Sample[]> {
@@ -45,8 +59,8 @@ export async function instant(query: string, timeMs: number, signal: AbortSignal
 /** The values of `query` at each step between two times, both included. */
 export async function range(query: string, span: { fromMs: number; toMs: number; stepMs: number }, signal: AbortSignal): Promise<Points[]> {
   const form = { query, start: String(span.fromMs / 1000), end: String(span.toMs / 1000), step: String(span.stepMs / 1000) };
-  const { data } = await request(`${PROMETHEUS}/query_range`, matrix, signal, { form });
-  return data.result.map(({ metric, values }) => ({ labels: metric, t_ms: values.map(([t]) => t), values: values.map(([, value]) => value) }));
+  const { data } = await request(`${PROMETHEUS}/query_range`, matrix, signal, { form, timeoutMs: QUERY_TIMEOUT_MS });
+  return data.result.map(({ metric, values }) => ({ labels: metric, ...values }));
 }
 
 /** What any query gives. Of a native histogram its count and sum. */
@@ -84,9 +98,6 @@ const anyResult: Check<Pick<Result, "kind" | "series" | "text">> = (value, path)
 };
 const answer = object({ data: anyResult, warnings: optional(list(text), []), infos: optional(list(text), []) });
 
-/** The controller evaluates for 30 s at most, after up to 10 s for its turn. */
-const QUERY_TIMEOUT_MS = 45_000;
-
 /** Any query, at a time or over a range: of at most `limit` series. */
 export async function ask(query: string, when: { atMs: number } | { fromMs: number; toMs: number; stepMs: number }, limit: number, signal: AbortSignal): Promise<Result> {
   const times: Record<string, string> = "atMs" in when ? { time: String(when.atMs / 1000) } : { start: String(when.fromMs / 1000), end: String(when.toMs / 1000), step: String(when.stepMs / 1000) };
@@ -121,7 +132,7 @@ export const quote = (value: string): string => `"${value.replace(/[\\"]/g, "\\$
 export const literal = (value: string): string => value.replace(/[\\^$.|?*+()[\]{}]/g, "\\$&");
 
 /** A matcher for any of these texts. */
-export const anyOf = (label: string, values: string[]): string => (values.length === 1 ? `${label}=${quote(values[0]!)}` : `${label}=~${quote(values.map(literal).join("|"))}`);
+export const anyOf = (label: string, values: readonly string[]): string => (values.length === 1 ? `${label}=${quote(values[0]!)}` : `${label}=~${quote(values.map(literal).join("|"))}`);
 
 /** Tells the values of one query apart that has several expressions: `or` leaves out what has all the same labels, whatever its metric. */
 const PART = "__part";

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A sortable table whose rows stay the same elements while their values change; arrows, j, k and Enter go through it.
+//!
+//! Of a long table only the rows near the screen are elements, and those that leave become those that come. Spacers stand for the others, and
+//! `aria-rowcount` and `aria-rowindex` say what is not there. All rows of a long table are equally high.
 
-import { h, setClass, setHidden, setText } from "./dom";
+import { h, setClass } from "./dom";
 import type { Binding } from "./keys";
+import { MOST_WHOLE, type Part, TextOrder, partInView, sorted } from "./rows";
+import { ColumnWidths, Spacer, follow } from "./long";
 
 export interface Column<T> {
   id: string;
@@ -14,8 +19,10 @@ export interface Column<T> {
   descendingFirst?: boolean;
   /** Left out on narrow screens. */
   minor?: boolean;
+  /** Holds something to press: it does not name the row. */
+  isControl?: true;
   sort: (row: T) => number | string;
-  /** Writes the cell; called each time the rows come. */
+  /** Writes the cell, which may have been another row's; called each time the rows come. */
   cell: (node: HTMLElement, row: T) => void;
 }
 
@@ -24,13 +31,12 @@ export interface Sorting {
   descending: boolean;
 }
 
-/** Rows beyond this are not laid out: nobody reads them, and the search narrows. */
-const MAX_ROWS = 500;
 /** Steps of the keys that go through rows. */
 const STEPS: Record<string, number> = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 };
-
-/** Made once: a table of ten thousand rows compares a hundred thousand times. */
-const TEXTS = new Intl.Collator("en", { numeric: true });
+/** Until rows have been measured. */
+const ROW_PX = 35;
+/** Columns get their widths once scrolling rests. */
+const REST_MS = 150;
 
 interface Shown<T> {
   node: HTMLTableRowElement;
@@ -40,14 +46,29 @@ interface Shown<T> {
 
 export class Table<T> {
   readonly element: HTMLElement;
+  private readonly table: HTMLTableElement;
+  private readonly head: HTMLTableSectionElement;
   private readonly body = h("tbody");
+  private readonly above = new Spacer();
+  private readonly below = new Spacer();
   private readonly heads = new Map<string, HTMLElement>();
-  private readonly more = h("p", { class: "note", hidden: true });
+  private readonly scroll: HTMLElement;
   private readonly shown = new Map<string, Shown<T>>();
-  /** Keys of the rows, from the top. */
+  private readonly orders = new Map<string, TextOrder>();
+  private readonly widths: ColumnWidths;
+  /** Keys of all rows, from the top. */
   order: readonly string[] = [];
   private rows: T[] = [];
+  /** As `order`. */
+  private sorted: T[] = [];
+  private places = new Map<string, number>();
+  /** What is laid out. */
+  private part: Part = { from: 0, to: 0 };
+  /** The first of these that is whole on the screen. */
+  private firstSeen = 0;
+  private rowPx = ROW_PX;
   private active: string | null = null;
+  private resting: number | undefined;
 
   constructor(
     caption: string,
@@ -58,8 +79,6 @@ export class Table<T> {
     private readonly rank: (row: T) => number,
     public sorting: Sorting,
     private readonly onSort: (sorting: Sorting) => void,
-    /** How to see what is beyond the limit. */
-    private readonly narrow = "Search to narrow them down.",
   ) {
     const heads = columns.map((column) => {
       const button = h("button", { type: "button", title: column.title ?? null, on: { click: () => this.sortBy(column.id) } }, column.label);
@@ -67,8 +86,12 @@ export class Table<T> {
       this.heads.set(column.id, head);
       return head;
     });
-    const table = h("table", {}, h("caption", { class: "hidden" }, caption), h("thead", {}, h("tr", {}, ...heads)), this.body);
-    this.element = h("div", {}, h("div", { class: "table-scroll", tabindex: -1 }, table), this.more);
+    this.head = h("thead", {}, h("tr", { "aria-rowindex": 1 }, ...heads));
+    this.table = h("table", {}, h("caption", { class: "hidden" }, caption), this.head, this.above.element, this.body, this.below.element);
+    this.scroll = h("div", { class: "table-scroll", tabindex: -1 }, this.table);
+    this.element = h("div", {}, this.scroll);
+    this.widths = new ColumnWidths(this.table, heads);
+    follow(this.scroll, (isResized) => this.moved(isResized));
     this.body.addEventListener("click", (event) => this.clicked(event));
     this.body.addEventListener("focusin", (event) => {
       const row = (event.target as HTMLElement).closest("tr");
@@ -79,46 +102,45 @@ export class Table<T> {
   update(rows: T[]): void {
     this.rows = rows;
     const column = this.columns.find((item) => item.id === this.sorting.column) ?? this.columns[0]!;
-    const sign = this.sorting.descending ? -1 : 1;
-    const sorted = [...rows].sort((a, b) => sign * compare(column.sort(a), column.sort(b)) || this.rank(a) - this.rank(b) || compare(this.key(a), this.key(b)));
-    const visible = sorted.slice(0, MAX_ROWS);
     for (const [id, head] of this.heads) head.setAttribute("aria-sort", id !== column.id ? "none" : this.sorting.descending ? "descending" : "ascending");
-    setHidden(this.more, sorted.length <= MAX_ROWS);
-    setText(this.more, `The first ${MAX_ROWS} of ${sorted.length}. ${this.narrow}`);
-
-    const keys = visible.map((row) => this.key(row));
-    const wanted = new Set(keys);
-    for (const [key, item] of this.shown) {
-      if (wanted.has(key)) continue;
-      item.node.remove();
-      this.shown.delete(key);
+    this.table.setAttribute("aria-rowcount", String(rows.length + 1));
+    const keys = rows.map((row) => this.key(row));
+    const lists = [this.numbers(column.id, rows.map((row) => column.sort(row))), Float64Array.from(rows, (row) => this.rank(row)), this.orderOf("").of(keys)];
+    const places = sorted(lists, [this.sorting.descending ? -1 : 1, 1, 1]);
+    this.sorted = places.map((at) => rows[at]!);
+    const order = places.map((at) => keys[at]!);
+    if (order.length !== this.order.length || order.some((key, i) => key !== this.order[i])) {
+      this.order = order;
+      this.places = new Map(order.map((key, i) => [key, i]));
     }
-    visible.forEach((row, i) => this.write(keys[i]!, row));
-    if (keys.join("\n") !== this.order.join("\n")) {
-      const focused = document.activeElement;
-      this.body.append(...keys.map((key) => this.shown.get(key)!.node));
-      if (focused instanceof HTMLElement && this.body.contains(focused)) focused.focus({ preventScroll: true });
-      this.order = keys;
-    }
-    if (this.active === null || !wanted.has(this.active)) this.activate(keys[0] ?? null, false);
+    if (this.active === null || !this.places.has(this.active)) this.active = order[0] ?? null;
+    setClass(this.scroll, "long", this.isLong);
+    this.layOut(true);
+    if (!this.isLong) this.widths.free();
+    else if (this.widths.isFixed) this.rest();
+    else this.measure();
   }
 
   /** Writes the cells again: for what changes by time alone. */
   refresh(): void {
-    for (const [key, item] of this.shown) this.write(key, item.row);
+    for (const { cells, row } of this.shown.values()) this.columns.forEach((column, i) => column.cell(cells[i]!, row));
   }
 
   get bindings(): Binding[] {
+    const far = (to: () => number): boolean | undefined => (this.hasFocus ? this.moveTo(to()) : false);
+    const screen = (): number => Math.max(1, this.inView.length - 2);
     return [
       { keys: ["j", "ArrowDown"], help: "Next row", run: () => this.move(1) },
       { keys: ["k", "ArrowUp"], help: "Row before", run: () => this.move(-1) },
+      { keys: ["Home", "End"], help: "In the table: first row, last row", run: ({ key }) => far(() => (key === "Home" ? 0 : this.order.length - 1)) },
+      { keys: ["PageUp", "PageDown"], help: "In the table: a screen up, a screen down", run: ({ key }) => far(() => this.at + (key === "PageUp" ? -screen() : screen())) },
       { keys: ["Enter"], help: "Open the host", run: () => this.openActive() },
     ];
   }
 
   /** Keys go through the rows while the focus is in them: for a table that shares its page with others. */
   keepKeys(): void {
-    this.body.addEventListener("keydown", (event) => {
+    this.scroll.addEventListener("keydown", (event) => {
       if (event.target instanceof HTMLElement && event.target.closest("a, button, input") !== null) return;
       const by = STEPS[event.key];
       if (by !== undefined) this.move(by);
@@ -130,26 +152,126 @@ export class Table<T> {
   /** Keys of the rows that are on the screen, from the top. */
   get inView(): string[] {
     const height = document.documentElement.clientHeight;
+    if (this.isLong) {
+      const top = this.bodyTop;
+      return this.order.slice(Math.max(0, Math.floor(-top / this.rowPx)), Math.max(0, Math.ceil((height - top) / this.rowPx)));
+    }
     return this.order.filter((key) => {
-      const box = this.shown.get(key)!.node.getBoundingClientRect();
-      return box.bottom >= 0 && box.top <= height;
+      const box = this.shown.get(key)?.node.getBoundingClientRect();
+      return box !== undefined && box.bottom >= 0 && box.top <= height;
     });
+  }
+
+  /** The row that keys act on. */
+  get activeRow(): T | null {
+    return this.sorted[this.at] ?? null;
   }
 
   /** Takes the keyboard to the active row. */
   focus(): void {
-    if (this.active !== null) this.activate(this.active, true);
+    if (this.active !== null) this.moveTo(this.at);
   }
 
-  private write(key: string, row: T): void {
-    let item = this.shown.get(key);
-    if (item === undefined) {
-      const cells = this.columns.map((column, i) => (i === 0 ? h("th", { scope: "row", class: classes(column) }) : h("td", { class: classes(column) })));
-      item = { node: h("tr", { "data-key": key, class: this.open === null ? "" : "opens", tabindex: -1 }, ...cells), cells, row };
-      this.shown.set(key, item);
+  // --- what is laid out -------------------------------------------------------------------------------------------------------------------
+
+  private get isLong(): boolean {
+    return this.order.length > MOST_WHOLE;
+  }
+
+  /** The rows near the screen; `writes` also those that are there already. */
+  private layOut(writes: boolean): void {
+    const { order, isLong } = this;
+    // Read before anything is written: later the browser would have to lay out the page for it.
+    const top = isLong ? this.bodyTop : 0;
+    const part = partInView(order.length, this.rowPx, top, document.documentElement.clientHeight);
+    if (!writes && part.from === this.part.from && part.to === this.part.to) return;
+    this.part = part;
+    this.firstSeen = Math.max(part.from, Math.min(part.to - 1, Math.ceil(-top / this.rowPx)));
+    const wanted = order.slice(part.from, part.to);
+    const known = new Set(wanted);
+    const focused = document.activeElement;
+    const held = focused instanceof HTMLElement && this.body.contains(focused) ? focused : null;
+    const spare: Shown<T>[] = [];
+    for (const [key, item] of this.shown) {
+      if (known.has(key)) continue;
+      this.shown.delete(key);
+      // The one with the focus goes, lest another row gets it.
+      if (isLong && !item.node.contains(held)) spare.push(item);
+      else item.node.remove();
     }
-    item.row = row;
-    this.columns.forEach((column, i) => column.cell(item.cells[i]!, row));
+    let next = this.body.firstElementChild;
+    wanted.forEach((key, i) => {
+      const row = this.sorted[part.from + i]!;
+      const old = this.shown.get(key);
+      const item = old ?? this.take(key, row, spare.pop());
+      item.row = row;
+      if (writes || old === undefined) this.columns.forEach((column, c) => column.cell(item.cells[c]!, row));
+      const index = String(part.from + i + 2);
+      if (item.node.ariaRowIndex !== index) item.node.ariaRowIndex = index;
+      if (item.node === next) next = next.nextElementSibling;
+      else this.body.insertBefore(item.node, next);
+    });
+    for (const { node } of spare) node.remove();
+    this.above.set(part.from * this.rowPx);
+    this.below.set((order.length - part.to) * this.rowPx);
+    this.showActive();
+    if (held !== null && !this.body.contains(held)) this.scroll.focus({ preventScroll: true });
+    else if (held !== null && document.activeElement !== held) held.focus({ preventScroll: true });
+    // The row that had the focus is back.
+    else if (focused === this.scroll && this.active !== null) this.shown.get(this.active)?.node.focus({ preventScroll: true });
+  }
+
+  /** Of the screen; negative where it is above. */
+  private get bodyTop(): number {
+    return this.table.getBoundingClientRect().top + this.head.offsetHeight;
+  }
+
+  /** The elements of a row: those of one that is gone, where there is one. */
+  private take(key: string, row: T, spare: Shown<T> | undefined): Shown<T> {
+    const item = spare ?? this.make(row);
+    item.node.dataset["key"] = key;
+    this.shown.set(key, item);
+    return item;
+  }
+
+  private make(row: T): Shown<T> {
+    const naming = this.columns.findIndex(({ isControl }) => isControl !== true);
+    const cells = this.columns.map((column, i) => (i === naming ? h("th", { scope: "row", class: classes(column) }) : h("td", { class: classes(column) })));
+    return { node: h("tr", { class: this.open === null ? "" : "opens", tabindex: -1 }, ...cells), cells, row };
+  }
+
+  private moved(isResized: boolean): void {
+    if (!this.element.isConnected) return;
+    if (isResized) this.widths.free();
+    this.layOut(false);
+    this.rest();
+  }
+
+  private rest(): void {
+    clearTimeout(this.resting);
+    this.resting = setTimeout(() => this.measure(), REST_MS);
+  }
+
+  /** How wide columns and how high rows are. */
+  private measure(): void {
+    if (!this.isLong || this.scroll.clientWidth === 0) return;
+    this.widths.fit(this.scroll.clientWidth);
+    const rowPx = this.body.getBoundingClientRect().height / Math.max(1, this.part.to - this.part.from);
+    if (rowPx === 0 || Math.abs(rowPx - this.rowPx) < 0.01) return;
+    this.rowPx = rowPx;
+    this.layOut(true);
+  }
+
+  // --- order ------------------------------------------------------------------------------------------------------------------------------
+
+  private orderOf(id: string): TextOrder {
+    const order = this.orders.get(id) ?? new TextOrder();
+    this.orders.set(id, order);
+    return order;
+  }
+
+  private numbers(id: string, values: readonly (number | string)[]): Float64Array {
+    return values.some((value) => typeof value === "string") ? this.orderOf(id).of(values.map(String)) : Float64Array.from(values as number[]);
   }
 
   private sortBy(id: string): void {
@@ -160,34 +282,62 @@ export class Table<T> {
     this.update(this.rows);
   }
 
+  // --- the keyboard -----------------------------------------------------------------------------------------------------------------------
+
+  /** Also of a row that has been scrolled away. */
+  private get hasFocus(): boolean {
+    return this.body.contains(document.activeElement) || document.activeElement === this.scroll;
+  }
+
+  private get at(): number {
+    return this.active === null ? -1 : (this.places.get(this.active) ?? -1);
+  }
+
   private move(by: number): undefined {
+    this.moveTo(this.hasFocus ? this.at + by : Math.max(0, this.at));
+  }
+
+  private moveTo(place: number): undefined {
     if (this.order.length === 0) return;
-    const at = this.active === null ? -1 : this.order.indexOf(this.active);
-    const isFocused = this.body.contains(document.activeElement);
-    const next = isFocused ? Math.max(0, Math.min(this.order.length - 1, at + by)) : Math.max(0, at);
-    this.activate(this.order[next]!, true);
+    const at = Math.max(0, Math.min(this.order.length - 1, place));
+    if (at < this.part.from || at >= this.part.to) this.scrollTo(at);
+    this.activate(this.order[at]!, true);
+  }
+
+  /** Brings a row onto the screen that is not laid out. */
+  private scrollTo(at: number): void {
+    const height = document.documentElement.clientHeight;
+    window.scrollBy({ top: this.bodyTop + at * this.rowPx - height / 2, behavior: "instant" });
+    this.layOut(false);
   }
 
   private openActive(): boolean | undefined {
-    const item = this.active === null ? undefined : this.shown.get(this.active);
-    if (item === undefined || this.open === null) return false;
-    this.open(item.row);
+    const { activeRow } = this;
+    if (activeRow === null || this.open === null) return false;
+    this.open(activeRow);
     return undefined;
   }
 
-  private activate(key: string | null, focus: boolean): void {
-    for (const [name, item] of this.shown) {
-      setClass(item.node, "active", name === key);
-      item.node.tabIndex = name === key ? 0 : -1;
-    }
+  private activate(key: string, focus: boolean): void {
     this.active = key;
-    if (focus && key !== null) this.shown.get(key)?.node.focus();
+    this.showActive();
+    if (focus) this.shown.get(key)?.node.focus();
+  }
+
+  /** Tab reaches the active row, or the first on the screen where that is elsewhere. */
+  private showActive(): void {
+    const stop = this.active !== null && this.shown.has(this.active) ? this.active : (this.order[this.firstSeen] ?? null);
+    for (const [name, { node }] of this.shown) {
+      setClass(node, "active", name === this.active);
+      const tabIndex = name === stop ? 0 : -1;
+      if (node.tabIndex !== tabIndex) node.tabIndex = tabIndex;
+    }
   }
 
   private clicked(event: MouseEvent): void {
     const target = event.target as HTMLElement;
-    // Links and buttons act for themselves; who selects text does not want to leave.
-    if (this.open === null || target.closest("a, button") !== null || (getSelection()?.toString() ?? "") !== "") return;
+    // Links and controls act for themselves; who selects text does not want to leave.
+    if (this.open === null || target.closest("a, button, input, label") !== null || (getSelection()?.toString() ?? "") !== "") return;
     const key = target.closest("tr")?.dataset["key"];
     const item = key === undefined ? undefined : this.shown.get(key);
     if (item !== undefined) this.open(item.row);
@@ -196,9 +346,4 @@ export class Table<T> {
 
 function classes(column: { numeric?: boolean; minor?: boolean; id: string }): string {
   return [`c-${column.id}`, column.numeric === true ? "num" : "", column.minor === true ? "minor" : ""].filter((name) => name !== "").join(" ");
-}
-
-function compare(a: number | string, b: number | string): number {
-  if (typeof a === "number" && typeof b === "number") return (Number.isNaN(a) ? -Infinity : a) - (Number.isNaN(b) ? -Infinity : b) || 0;
-  return TEXTS.compare(String(a), String(b));
 }

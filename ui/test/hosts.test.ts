@@ -65,6 +65,25 @@ describe("the list of hosts", () => {
     expect([known.get("h1"), known.get("h3")].map((item) => [item?.cycles, item?.sampledAt])).toEqual([[1, 1000], [0, 0]]);
   });
 
+  it("is another version where hosts come, go or change, not where their figures do", async () => {
+    const controller = new Controller(1000);
+    let now = 0;
+    const list = new HostList(controller.ask, () => now);
+    const changes: [string, () => void][] = [
+      ["all come", () => undefined], ["a state", () => controller.set("h7", "silent")], ["one goes", () => controller.remove("h8")], ["one comes", () => controller.set("new")],
+      ["labels", () => { controller.set("h9"); controller.hosts.get("h9")!.host.labels = { dc: "a" }; }], ["all again, of which one is gone", () => { controller.hosts.delete("h3"); now += 20_000; }],
+    ];
+    for (const [what, change] of changes) {
+      change();
+      const before = list.version;
+      await list.refresh(["h1"]);
+      expect([what, list.version]).toEqual([what, before + 1]);
+      controller.read();
+      await list.refresh(["h1"]);
+      expect([what, list.version]).toEqual([what, before + 1]);
+    }
+  });
+
   it("applied difference by difference is the whole", async () => {
     const controller = new Controller(300);
     let now = 0;

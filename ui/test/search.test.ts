@@ -84,8 +84,8 @@ describe("what was found", () => {
 
 describe("the address of a search", () => {
   it("lies over that of the page, whose own parameters it leaves alone", () => {
-    const { page, host, parameters, search } = parse("#/host/web-1?w=1h&find=cpu%20idle&in=all&metric=node_cpu&f=x");
-    expect([page, host, parameters.toString()]).toEqual(["host", "web-1", "w=1h&f=x"]);
+    const { page, name, parameters, search } = parse("#/host/web-1?w=1h&find=cpu%20idle&in=all&metric=node_cpu&f=x");
+    expect([page, name, parameters.toString()]).toEqual(["host", "web-1", "w=1h&f=x"]);
     expect(search).toEqual({ text: "cpu idle", isEverywhere: true, metric: "node_cpu" });
     expect(parse("#/?q=x").search).toBeNull();
     expect(parse("#/?find=").search).toEqual({ text: "", isEverywhere: false, metric: null });

@@ -4,10 +4,9 @@
 import { nameOf, ofHost, summaryOf } from "../alerts";
 import { h, setClass, setText } from "../dom";
 import { age, count, duration, quantity, reasons, sum } from "../format";
-import { FULL, bar, figure } from "../host/cells";
+import { FULL, bar, figure, showLink } from "../host/cells";
 import { drawSpark } from "../host/spark";
 import type { Known } from "../hosts";
-import { hostAddress } from "../router";
 import { STATE_RANK, ageNow, labelsOf, pairText, showPair, showState } from "../state";
 import type { Column } from "../table";
 import type { FleetVitals, Vital } from "./vitals";
@@ -36,9 +35,7 @@ function vitalColumns(vitals: FleetVitals): Column<Known>[] {
       id: "trend", label: "10 min", title: "The CPU in the last ten minutes; sorts by its greatest share", numeric: true, minor: true,
       sort: (host) => Math.max(-1, ...(vitals.trend(host.name)?.values ?? [])),
       cell: (node, host) => {
-        const line = vitals.trend(host.name);
-        if (line === null) node.replaceChildren();
-        else drawSpark(node, line, vitals.trendSpan.from, vitals.trendSpan.to, 1);
+        drawSpark(node, vitals.trend(host.name), vitals.trendSpan.from, vitals.trendSpan.to, 1);
       },
     },
     load,
@@ -67,11 +64,12 @@ function most(vital: Vital | null): { resource: string; share: number } | null {
 const NAME: Column<Known> = {
   id: "name", label: "Host", sort: (host) => host.name,
   cell: (node, host) => {
-    if (node.firstChild === null) node.append(h("a", { href: hostAddress(host.name), tabindex: -1 }, host.name), h("span", { class: "dim under" }));
+    if (node.firstChild === null) node.append(h("a", { tabindex: -1 }), h("span", { class: "dim under" }));
+    showLink(node.firstChild as HTMLAnchorElement, host.name);
     // What is wrong is worth more than an address.
     setText(node.lastElementChild!, host.error ?? host.address);
     setClass(node.lastElementChild!, "problem", host.error !== null);
-    node.title = host.error ?? "";
+    node.title = host.error ?? host.address;
   },
 };
 
@@ -113,4 +111,4 @@ const AGE: Column<Known> = {
   },
 };
 
-const LABELS: Column<Known> = { id: "labels", label: "Labels", minor: true, sort: (host) => labelsOf(host).join(), cell: (node, host) => setText(node, labelsOf(host).join(" · ")) };
+const LABELS: Column<Known> = { id: "labels", label: "Labels", minor: true, sort: (host) => labelsOf(host).join(), cell: (node, host) => { setText(node, labelsOf(host).join(" · ")); node.title = labelsOf(host).join("\n"); } };

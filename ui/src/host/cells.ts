@@ -3,6 +3,7 @@
 
 import { h, setClass, setText } from "../dom";
 import { cores, quantity } from "../format";
+import { hostAddress } from "../router";
 import type { Column } from "../table";
 
 /** From here on a disk, a memory, or a limit is a problem. */
@@ -59,6 +60,13 @@ export function bar<T>(id: string, label: string, title: string, share: Get<T>, 
     id, label, title, numeric: true, sort: (row) => (of?.get ?? share)(row) ?? NaN,
     cell: (node, row) => showShare(node, share(row), of === undefined ? percent(share(row)) : of.show(of.get(row)), fullAt),
   };
+}
+
+/** The link to a host, which may have been another one's. */
+export function showLink(link: HTMLAnchorElement, host: string): void {
+  if (link.textContent === host) return;
+  link.textContent = host;
+  link.href = hostAddress(host);
 }
 
 /** The mark of what Onlooker itself takes. */

@@ -121,10 +121,7 @@ export class Ranked {
 
   private drawTrend(node: HTMLElement, row: Entity): void {
     const line = this.trends.get(row.key);
-    if (line === undefined) {
-      delete node.dataset["path"];
-      node.replaceChildren();
-    } else drawSpark(node, line, this.trendsTo - TREND_MS, this.trendsTo);
+    drawSpark(node, line ?? null, this.trendsTo - TREND_MS, this.trendsTo);
   }
 
   private show(rows: Entity[], windowMs: number): void {

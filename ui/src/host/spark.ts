@@ -28,8 +28,13 @@ export function outline(points: { t_ms: number[]; values: number[] }, fromMs: nu
   }).join("");
 }
 
-/** `top`: the value at the upper edge; without it the greatest. */
-export function drawSpark(node: HTMLElement, points: { t_ms: number[]; values: number[] }, fromMs: number, toMs: number, top = 0): void {
+/** `top`: the value at the upper edge; without it the greatest. Null: nothing is known. */
+export function drawSpark(node: HTMLElement, points: { t_ms: number[]; values: number[] } | null, fromMs: number, toMs: number, top = 0): void {
+  if (points === null) {
+    delete node.dataset["path"];
+    if (node.firstChild !== null) node.replaceChildren();
+    return;
+  }
   const greatest = Math.max(top, ...points.values.filter((value) => Number.isFinite(value)));
   const path = outline(points, fromMs, toMs, greatest > 0 ? greatest : 1);
   if (node.dataset["path"] === path) return;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The fleet: every host with how busy and full it is, searchable, sortable, filtered by label and state, and all of them over time; updates itself.
 
-import { nameOf, ofHost, onChange } from "../alerts";
+import { onChange } from "../alerts";
 import { HOST_STATES, type Host, type HostState, getHosts } from "../api";
 import { h, notice, setHidden, setText } from "../dom";
+import { Chosen } from "../fleet/chosen";
 import { VIEWS, type View, columns } from "../fleet/columns";
+import { filter, labelFilters } from "../fleet/filter";
 import { FleetHeat } from "../fleet/heat";
 import { METRICS, SPANS } from "../fleet/metrics";
 import { FleetVitals } from "../fleet/vitals";
@@ -12,7 +14,7 @@ import { age, count } from "../format";
 import { HostList, type Known } from "../hosts";
 import { poll } from "../poll";
 import { hostAddress, replaceParameters } from "../router";
-import { STATE_HELP, STATE_RANK, labelsOf, pairText, showState } from "../state";
+import { STATE_HELP, STATE_RANK, showState } from "../state";
 import { type Sorting, Table } from "../table";
 import { type Page, Trouble } from "./page";
 
@@ -21,8 +23,8 @@ const POLL_MS = 1000;
 const VITALS_MS = 5000;
 const TRENDS_MS = 10_000;
 const AGE_MS = 200;
-/** A label with more values than this (an id, say) makes no filter. */
-const MAX_LABEL_VALUES = 12;
+/** After the last scrolling. */
+const REST_MS = 250;
 
 export function fleetPage(parameters: URLSearchParams): Page {
   const list = new HostList(getHosts);
@@ -41,6 +43,12 @@ export function fleetPage(parameters: URLSearchParams): Page {
   let view: View = VIEWS.find((name) => name === parameters.get("view")) ?? "vitals";
 
   const heat = new FleetHeat(parameters, (host, { from, to }) => { location.hash = `${hostAddress(host)}?from=${Math.round(from)}&to=${Math.round(to)}`; }, () => remember());
+  const chosen = new Chosen(parameters.getAll("x"), () => {
+    remember();
+    // Sorted by the boxes, the table changes.
+    if (table.sorting.column === chosen.column.id) render();
+    else table.refresh();
+  });
   const [column = "state", direction = ""] = (parameters.get("sort") ?? "state").split(".");
   let table = tableOf({ column, descending: direction === "desc" });
   const place = h("div", { class: `${view}-view` }, table.element);
@@ -48,7 +56,7 @@ export function fleetPage(parameters: URLSearchParams): Page {
   const content = h(
     "div", { hidden: true },
     h("div", { class: "toolbar" }, search, stateRow, h("div", { class: "chips", role: "group", "aria-label": "Columns" }, ...viewChips), summary),
-    labelRow, heat.element, place,
+    labelRow, heat.element, place, chosen.element,
   );
 
   function tableOf(sorting: Sorting): Table<Known> {
@@ -56,12 +64,12 @@ export function fleetPage(parameters: URLSearchParams): Page {
       remember();
       showHeat();
     };
-    return new Table<Known>("Hosts", columns(view, vitals), (host) => host.name, open, (host) => STATE_RANK[host.state], sorting, sorted);
+    return new Table<Known>("Hosts", [chosen.column, ...columns(view, vitals)], (host) => host.name, open, (host) => STATE_RANK[host.state], sorting, sorted);
   }
 
   function show(next: View): void {
     view = next;
-    const known = columns(view, vitals).some(({ id }) => id === table.sorting.column);
+    const known = [chosen.column, ...columns(view, vitals)].some(({ id }) => id === table.sorting.column);
     table = tableOf(known ? table.sorting : { column: "state", descending: false });
     place.className = `${view}-view`;
     place.replaceChildren(table.element);
@@ -71,7 +79,7 @@ export function fleetPage(parameters: URLSearchParams): Page {
 
   /** A row a host, as in the table. */
   function showHeat(): void {
-    queueMicrotask(() => heat.setHosts(table.order, shownCount));
+    queueMicrotask(() => heat.setHosts(table.order));
   }
 
   const remember = (): void => {
@@ -84,6 +92,7 @@ export function fleetPage(parameters: URLSearchParams): Page {
     if (view !== "vitals") next.set("view", view);
     if (heat.metric !== METRICS[0]) next.set("heat", heat.metric.key);
     if (heat.span !== SPANS[1]) next.set("over", heat.span.key);
+    for (const name of chosen.all) next.append("x", name);
     replaceParameters(next);
   };
   const toggle = <T>(set: Set<T>, item: T): void => {
@@ -100,35 +109,41 @@ export function fleetPage(parameters: URLSearchParams): Page {
     return { state, chip, number };
   });
   stateRow.append(...stateChips.map(({ chip }) => chip));
-  let labelKey = "";
-  let shownCount = 0;
+  let counted = { version: -1, labels: "" };
+  let offeredKey = "";
+
+  function showCounts(all: Known[]): void {
+    for (const { state, number } of stateChips) setText(number, String(all.filter((host) => host.state === state).length));
+    const offered = labelFilters(all);
+    const key = JSON.stringify([offered, [...labels]]);
+    if (key === offeredKey) return;
+    offeredKey = key;
+    labelRow.replaceChildren(
+      ...offered.map(([label, n]) =>
+        h("button", { type: "button", class: "chip", "aria-pressed": String(labels.has(label)), on: { click: () => toggle(labels, label) } }, label, h("span", { class: "num dim" }, ` ${n}`)),
+      ),
+    );
+  }
 
   function render(): void {
     if (hosts === null) return;
     VIEWS.forEach((name, i) => viewChips[i]!.setAttribute("aria-pressed", String(name === view)));
-    for (const { state, chip, number } of stateChips) {
-      setText(number, String(hosts.filter((host) => host.state === state).length));
-      chip.setAttribute("aria-pressed", String(states.has(state)));
+    for (const { state, chip } of stateChips) chip.setAttribute("aria-pressed", String(states.has(state)));
+    const pressed = JSON.stringify([...labels]);
+    // Of ten thousand hosts that is worth doing only if they are others.
+    if (counted.version !== list.version || counted.labels !== pressed) {
+      counted = { version: list.version, labels: pressed };
+      showCounts(hosts);
     }
-    const offered = labelFilters(hosts);
-    const key = JSON.stringify([offered, [...labels]]);
-    if (key !== labelKey) {
-      labelKey = key;
-      labelRow.replaceChildren(
-        ...offered.map(([label, n]) =>
-          h("button", { type: "button", class: "chip", "aria-pressed": String(labels.has(label)), on: { click: () => toggle(labels, label) } }, label, h("span", { class: "num dim" }, ` ${n}`)),
-        ),
-      );
-    }
-    const found = hosts.filter((host) => matches(host, search.value, states, labels));
-    table.update(found);
-    shownCount = found.length;
-    showHeat();
-    setText(summary, found.length === hosts.length ? `${count(hosts.length)} hosts` : `${count(found.length)} of ${count(hosts.length)} hosts`);
-    const nothing = hosts.length === 0 ? joinNotice() : found.length === 0 ? notice("empty", "No host matches", h("p", {}, "Change the search, or press Esc to clear search and filters.")) : null;
+    const found = filter(hosts, search.value, states, labels);
+    // The table looks at its place on the screen.
     setHidden(content, hosts.length === 0);
     setHidden(place, found.length === 0);
     setHidden(heat.element, found.length === 0);
+    table.update(found);
+    showHeat();
+    setText(summary, found.length === hosts.length ? `${count(hosts.length)} hosts` : `${count(found.length)} of ${count(hosts.length)} hosts`);
+    const nothing = hosts.length === 0 ? joinNotice() : found.length === 0 ? notice("empty", "No host matches", h("p", {}, "Change the search, or press Esc to clear search and filters.")) : null;
     message.replaceChildren(...(nothing === null ? [] : [nothing]));
   }
 
@@ -172,6 +187,13 @@ export function fleetPage(parameters: URLSearchParams): Page {
   const trends = poll(TRENDS_MS, (signal) => vitals.refreshTrends(view === "vitals" ? table.inView : [], signal), () => table.refresh(), () => true);
   const ages = setInterval(() => table.refresh(), AGE_MS);
   const stop = onChange(render);
+  // Hosts that come into view have small lines, too.
+  let resting: number | undefined;
+  const scrolled = (): void => {
+    clearTimeout(resting);
+    resting = setTimeout(() => trends.soon(), REST_MS);
+  };
+  window.addEventListener("scroll", scrolled, { passive: true });
 
   return {
     title: "Fleet",
@@ -179,6 +201,8 @@ export function fleetPage(parameters: URLSearchParams): Page {
     bindings: [
       { keys: ["F"], help: "Filter the table", run: () => { search.focus(); search.select(); return undefined; } },
       ...table.bindings.map((binding, i) => ({ ...binding, run: (event: KeyboardEvent) => table.bindings[i]!.run(event) })),
+      { keys: ["x"], help: "Choose the host to be compared, or not", run: () => { if (table.activeRow !== null) chosen.toggle(table.activeRow.name); return undefined; } },
+      { keys: ["c"], help: "Compare the hosts that are chosen", run: () => chosen.compare() },
       { keys: ["Escape"], help: "Clear search and filters", run: clear },
     ],
     destroy: () => {
@@ -187,31 +211,11 @@ export function fleetPage(parameters: URLSearchParams): Page {
       trends.stop();
       heat.destroy();
       stop();
+      window.removeEventListener("scroll", scrolled);
+      clearTimeout(resting);
       clearInterval(ages);
     },
   };
-}
-
-/** Labels worth a filter: some hosts have them and others not, and they have few values. */
-function labelFilters(hosts: Host[]): [string, number][] {
-  const counts = new Map<string, number>();
-  const values = new Map<string, number>();
-  for (const label of hosts.flatMap(labelsOf)) {
-    if (!counts.has(label)) values.set(label.split("=")[0]!, (values.get(label.split("=")[0]!) ?? 0) + 1);
-    counts.set(label, (counts.get(label) ?? 0) + 1);
-  }
-  return [...counts].filter(([label, n]) => n < hosts.length && (values.get(label.split("=")[0]!) ?? 0) <= MAX_LABEL_VALUES).sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }));
-}
-
-/** Values of one label are alternatives; different labels must all fit. */
-function matches(host: Host, search: string, states: Set<HostState>, labels: Set<string>): boolean {
-  if (states.size > 0 && !states.has(host.state)) return false;
-  const own = labelsOf(host);
-  const wanted = new Map<string, string[]>();
-  for (const label of labels) wanted.set(label.split("=")[0]!, [...(wanted.get(label.split("=")[0]!) ?? []), label]);
-  if ([...wanted.values()].some((choices) => !choices.some((label) => own.includes(label)))) return false;
-  const text = [host.name, host.address, host.state, pairText(host), host.error ?? "", ...ofHost(host.name).map(nameOf), ...own].join(" ").toLowerCase();
-  return search.toLowerCase().split(/\s+/).every((word) => text.includes(word));
 }
 
 function joinNotice(): HTMLElement {

@@ -5,6 +5,7 @@ import { type Host, type Status, getHosts } from "../api";
 import { syncedStatus } from "../clock";
 import { h, notice, setClass, setHidden, setText, svg } from "../dom";
 import { age, bytes, count, duration, micros, quantity, reasons, sum } from "../format";
+import { showLink } from "../host/cells";
 import { HostList } from "../hosts";
 import { poll } from "../poll";
 import { hostAddress, replaceParameters } from "../router";
@@ -117,6 +118,7 @@ function drawStrip(node: HTMLElement, host: Host): void {
   if (node.dataset["key"] === key) return;
   node.dataset["key"] = key;
   if (!(p50 > 0)) {
+    node.title = "";
     node.replaceChildren("–");
     return;
   }
@@ -160,7 +162,8 @@ function columns(): Column<Host>[] {
     {
       id: "name", label: "Host", sort: (host) => host.name,
       cell: (node, host) => {
-        if (node.firstChild === null) node.append(h("a", { href: hostAddress(host.name), tabindex: -1 }, host.name), " ", h("span"));
+        if (node.firstChild === null) node.append(h("a", { tabindex: -1 }), " ", h("span"));
+        showLink(node.firstChild as HTMLAnchorElement, host.name);
         const sign = node.lastElementChild as HTMLElement;
         setHidden(sign, host.state === "reading");
         showState(sign, host.state);

@@ -28,9 +28,10 @@ export class QueryField {
   constructor(
     private readonly known: Known,
     private readonly run: () => void,
+    placeholder = "PromQL, such as rate(node_cpu_seconds_total[1m])",
   ) {
     this.field = h("textarea", {
-      id: "query", rows: 1, spellcheck: "false", autocomplete: "off", autocapitalize: "off", placeholder: "PromQL, such as rate(node_cpu_seconds_total[1m])",
+      id: "query", rows: 1, spellcheck: "false", autocomplete: "off", autocapitalize: "off", placeholder,
       "aria-label": "PromQL query", "aria-autocomplete": "list", "aria-haspopup": "listbox", "aria-controls": "query-options",
       on: {
         input: () => this.typed(),

@@ -33,7 +33,7 @@ export class ResultTable {
     // The same columns: sorting, focus and place stay as they are.
     if (this.table === null || heads !== this.heads) {
       this.heads = heads;
-      this.table = new Table<Row>("Answer", this.columns(names, isRange), ({ labels }) => seriesText(labels), null, ({ at }) => at, { column: "n", descending: false }, () => undefined, "topk(…) or a label narrows them down.");
+      this.table = new Table<Row>("Answer", this.columns(names, isRange), ({ labels }) => seriesText(labels), null, ({ at }) => at, { column: "n", descending: false }, () => undefined);
       this.table.keepKeys();
       this.element.replaceChildren(this.table.element);
     }
