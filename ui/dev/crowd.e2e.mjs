@@ -46,7 +46,7 @@ async function table(t, page, url) {
   await t.shot(page, "crowd-scrolled");
   await page.keyboard.press("j");
   await t.eventually("crowd: the keyboard goes on from its row", async () => { const now = await focused(page); return now.place === place + 1 && now.isSeen; });
-  await page.keyboard.press("/");
+  await page.keyboard.press("F");
   await page.keyboard.type("node-0997");
   await t.eventually("crowd: a search finds hosts at the end", async () => (await page.locator("table").getAttribute("aria-rowcount")) === "8" && (await rows(page).count()) === 7);
   await page.keyboard.press("Escape");
