@@ -60,7 +60,7 @@ export async function compareMore(t, page) {
   await t.eventually("compare: the cursor is that of all charts", async () => chart(page, "Network in").locator(".tip").isVisible());
   await page.keyboard.press("Escape");
   t.check("compare: Esc puts the cursor away, not the page", page.url().includes("#/compare"));
-  await page.keyboard.press("/");
+  await page.keyboard.press("e");
   await page.keyboard.type("node_load1");
   await page.keyboard.press("Enter");
   await t.eventually("compare: a metric of the same hosts", async () => (await page.locator(".query-answer .legend .label").allInnerTexts()).slice(0, 2).join() === "instance db-1,instance web-1" || (await page.locator(".query-answer .legend .label").allInnerTexts()).slice(0, 2).join() === "instance web-1,instance db-1");

@@ -37,7 +37,7 @@ const links: [Route["page"], HTMLAnchorElement][] = [
   ["boards", h("a", { href: "#/boards" }, "Boards")],
   ["reads", h("a", { href: "#/reads" }, "Reads")],
 ];
-const themeButton = h("button", { type: "button", class: "quiet", on: { click: () => theme.toggle() } });
+const themeButton = h("button", { type: "button", class: "quiet theme", on: { click: () => theme.toggle() } });
 const searchButton = h("button", { type: "button", class: "quiet open-search", title: "Search hosts, metrics and alerts (/)", "aria-label": "Search", on: { click: () => search.open() } }, svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, svg("circle", { cx: 7, cy: 7, r: 4.5 }), svg("path", { d: "M10.5 10.5 14 14" })), h("span", { class: "open-search-name" }, "Search"), h("kbd", { "aria-hidden": "true" }, "/"));
 const helpButton = h("button", { type: "button", class: "quiet", title: "Keyboard (?)", "aria-label": "Keyboard help", on: { click: () => keys.showHelp() } }, "?");
 
@@ -71,8 +71,10 @@ function showPage(route: Route): void {
   document.title = `${page.title} – Onlooker`;
   for (const [name, link] of links) {
     const isBelow = (name === "fleet" && (route.page === "host" || route.page === "compare")) || (name === "boards" && route.page === "board");
-    if (name === route.page || isBelow) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (name === route.page || isBelow) {
+      link.setAttribute("aria-current", "page");
+      link.parentElement?.scrollTo({ left: link.offsetLeft - link.parentElement.offsetLeft - link.parentElement.clientWidth / 2 });
+    } else link.removeAttribute("aria-current");
   }
   keys.setPage(page.bindings);
   main.replaceChildren(page.element);

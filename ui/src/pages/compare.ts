@@ -197,7 +197,7 @@ export function comparePage(parameters: URLSearchParams): Page {
     title: "Compare",
     element: h("div", { class: "page compare" }, h("h1", { class: "hidden" }, "Hosts compared"), trouble.banner.element, content, message),
     bindings: [
-      { keys: ["/"], help: "To the query", run: () => { field.focus(); return undefined; } },
+      { keys: ["e"], help: "To the query", run: () => { field.focus(); return undefined; } },
       { keys: ["Escape"], help: "To the fleet, with these hosts chosen", run: () => { location.hash = `#/?${new URLSearchParams(of.hosts.map((name) => ["x", name])).toString()}`; return undefined; } },
       ...timebar.bindings,
     ],
