@@ -19,6 +19,15 @@ onlooker_sdk::globals! {
     }
 }
 
+/// Ends the threads of a scope, which waits for them, also when an assertion fails.
+struct Stopping<'a>(&'a AtomicBool);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 #[test]
 #[allow(clippy::print_stdout, reason = "how long the switches took, for whoever looks")]
 fn additions_survive_fifty_agents() {
@@ -85,6 +94,7 @@ fn additions_survive_fifty_agents() {
             }
             (commits, changes)
         });
+        let stopping = Stopping(&stop);
         for restart in 0..RESTARTS {
             assert!(onlooker_sdk::wait(PATIENCE), "{:?}", onlooker_sdk::status());
             let mut reader = agent.as_ref().expect("started").reader();
@@ -101,7 +111,7 @@ fn additions_survive_fifty_agents() {
             agent = Some(site.start());
         }
         assert!(onlooker_sdk::wait(PATIENCE), "{:?}", onlooker_sdk::status());
-        stop.store(true, Relaxed);
+        drop(stopping);
         let (commits, changes) = committing.join().expect("ends");
         (first.join().expect("ends"), second.join().expect("ends"), commits, changes, setting.join().expect("ends"))
     });
