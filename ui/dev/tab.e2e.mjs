@@ -113,6 +113,8 @@ async function host(t, page) {
   await dialog(t, page, "the time picker", "button.range");
   await tabTo(t, page, "a chart", ".plot");
   const cpu = chart(page, "CPU by mode");
+  // Without values there is no cursor, and Esc leaves the page.
+  await t.eventually("tab: the chart has values", async () => /\d/.test(await cpu.locator(".legend .value").first().innerText()));
   await page.keyboard.press("Home");
   await t.eventually("tab: a chart's cursor moves", async () => cpu.locator(".tip").isVisible());
   await page.keyboard.press("Escape");
