@@ -33,5 +33,6 @@ pub mod wal;
 pub mod warm;
 
 pub use store::{
-    Bucket, Columns, Config, Cooled, Cooler, Decoded, Named, Recovery, Run, Sample, Store, Turned, Visit, Writer, open,
+    Bucket, Columns, Config, Cooled, Cooler, Decoded, Fall, Named, Order, Recovery, Run, Sample, Store, Thinned,
+    Thinner, Turned, Visit, Writer, open,
 };

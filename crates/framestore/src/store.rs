@@ -31,6 +31,7 @@ mod rows;
 mod samples;
 #[cfg(test)]
 mod tests;
+mod thinned;
 mod to_cold;
 mod turn;
 mod visit;
@@ -56,7 +57,7 @@ pub(crate) use names::PartOf;
 pub use open::{Recovery, open};
 pub(crate) use to_cold::{push_series, told};
 pub use turn::{Turned, Writer};
-pub use visit::{Bucket, Columns, Run, Sample, Visit};
+pub use visit::{Bucket, Columns, Fall, Order, Run, Sample, Thinned, Thinner, Visit};
 
 /// Where and how large a store is.
 #[derive(Clone, Debug)]
@@ -99,6 +100,8 @@ struct Shared {
     due: Mutex<Due>,
     /// What queries know of chunks.
     fronts: Fronts,
+    /// What they have seen of their samples.
+    thinned: thinned::Cache,
     /// What they have decoded of heads.
     grown: Arc<Grown>,
     figures: Figures,

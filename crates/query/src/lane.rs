@@ -21,7 +21,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use onlooker_framestore::types::Line;
-use onlooker_framestore::{Columns, Run, Sample, Visit};
+use onlooker_framestore::{Columns, Order, Run, Sample, Thinned, Thinner, Visit};
 use onlooker_promql::histogram::Histogram;
 use onlooker_promql::limits::Budget;
 use onlooker_promql::source::{Chunk, STALE, SourceError};
@@ -68,6 +68,8 @@ pub(crate) struct Out<V> {
     /// Of the row that came last, and whether the series has ended since.
     row_ns: Option<u64>,
     pub(crate) has_ended: bool,
+    /// Whether it ever has.
+    has_ever_ended: bool,
     /// When the last sample was acquired, and when it was told last.
     sample_ns: u64,
     told_ns: u64,
@@ -98,6 +100,7 @@ impl<V: Copy> Out<V> {
             floor_ns: 0,
             row_ns: None,
             has_ended: false,
+            has_ever_ended: false,
             sample_ns: 0,
             told_ns: 0,
             standing: None,
@@ -207,6 +210,31 @@ impl<V: Copy> Out<V> {
         }
     }
 
+    /// Passes rows of which somebody else takes the samples next to whole seconds: from which one on, and how many of
+    /// all were taken before or are too early. `None`: something ends, stands or is older than what came before.
+    fn pass_thinned(&mut self, samples: &Thinned<'_>) -> Option<(usize, u32)> {
+        let (first_ns, last_ns) = samples.rows_ns;
+        let distance_ns = first_ns.saturating_sub(self.row_ns.unwrap_or(first_ns)).max(samples.max_distance_ns);
+        let may_end = self.has_ended || distance_ns > self.silence_ns;
+        let may_stand = self.standing.is_some() || self.told_ns != self.sample_ns || samples.max_age_ns >= REPEAT_NS;
+        let is_later = self.row_ns < Some(first_ns) && self.sample_ns <= samples.acquired_ns[0];
+        if may_end || may_stand || !is_later || self.is_recorded {
+            return None;
+        }
+        let is_before = |time_ns: &u64| *time_ns <= self.sample_ns || *time_ns < self.floor_ns;
+        let from = samples.acquired_ns.partition_point(is_before);
+        // Only the first one can be the one that came last; the first that is not too early is next to a whole second.
+        let is_same = samples.acquired_ns[0] == self.sample_ns && from == 1;
+        let known = if is_same { 1 } else { samples.numbers.get(from).copied().unwrap_or(0) };
+        if last_ns >= self.floor_ns {
+            (self.row_ns, self.distance_ns) = (Some(last_ns), u64::MAX);
+        }
+        if let Some(newest_ns) = samples.acquired_ns[from..].last() {
+            (self.sample_ns, self.told_ns) = (*newest_ns, *newest_ns);
+        }
+        Some((from, known))
+    }
+
     /// Notes when there were rows, after one that was taken.
     fn rows(&mut self, times_ns: &[u64]) {
         let (Some(row_ns), Some(last_ns)) = (self.row_ns, times_ns.last()) else { return };
@@ -226,7 +254,7 @@ impl<V: Copy> Out<V> {
         let end_ns = end_ns(row_ns, self.silence_ns, self.distance_ns);
         if end_ns < to_ns {
             self.put(end_ns, self.end);
-            self.has_ended = true;
+            (self.has_ended, self.has_ever_ended) = (true, true);
         }
     }
 
@@ -242,9 +270,21 @@ impl<V: Copy> Out<V> {
     }
 }
 
+/// What a number's words are the greater by.
+fn order(reading: &Reading) -> Option<Order> {
+    match reading {
+        Reading::Number(Form::Unsigned, _) => Some(Order::Unsigned),
+        Reading::Number(Form::Signed, _) => Some(Order::Signed),
+        Reading::Number(Form::Float, _) => Some(Order::Float),
+        _ => None,
+    }
+}
+
 /// Reads a lane's rows.
 struct Reader<'a> {
     out: &'a mut Out<f64>,
+    /// What is read.
+    columns: &'a Columns,
     /// Where samples are histograms: values are their numbers.
     natives: Option<&'a mut Natives>,
     reading: &'a Reading,
@@ -276,7 +316,7 @@ impl Reader<'_> {
 
     /// Whether only edges are wanted, and each row has a new sample of one word.
     fn may_take_edges(&self, run: &Run<'_>) -> bool {
-        let is_number = matches!(self.reading, Reading::Number(Form::Unsigned | Form::Signed | Form::Float, _));
+        let is_number = order(self.reading).is_some();
         let acquired_ns = self.acquired_ns(run);
         let is_new = || !self.has_time || acquired_ns.is_sorted_by(|one, next| one < next);
         let is_after = || acquired_ns[0] > self.out.sample_ns.max(self.out.told_ns);
@@ -303,6 +343,27 @@ impl Reader<'_> {
 }
 
 impl Visit for Reader<'_> {
+    fn thinner(&self) -> Option<Thinner> {
+        let order = self.edges.as_ref().filter(|edges| edges.is_of_seconds()).and(order(self.reading))?;
+        let [word, time @ ..] = &self.columns.words[..] else { return None };
+        (self.columns.line == Line::ONLY).then_some(Thinner { word: *word, time: time.first().copied(), order })
+    }
+
+    fn thinned(&mut self, samples: &Thinned<'_>) -> bool {
+        let Some(edges) = self.edges.as_mut() else { return false };
+        if edges.wants_falls() && samples.falls.is_none() || self.natives.is_some() {
+            return false;
+        }
+        let taken = self.out.pass_thinned(samples);
+        if let Some(from) = taken {
+            // What came one by one before.
+            edges.put(&self.out.times_ns, &self.out.values);
+            self.out.clear();
+            edges.take_thinned(samples, from, |word| self.reading.value(&[word]));
+        }
+        taken.is_some()
+    }
+
     fn sample(&mut self, sample: &Sample<'_>) -> ControlFlow<()> {
         let row_ns = sample.time_ns;
         let (sample_ns, words) = split(row_ns, sample.words, self.has_time);
@@ -436,6 +497,11 @@ impl<'a> Lane<'a> {
         Ok((self.at > 0).then_some(chunk))
     }
 
+    /// Whether all that was read goes on.
+    pub(crate) fn has_never_ended(&self) -> bool {
+        !self.out.has_ever_ended
+    }
+
     /// Gives all samples to `edges`; their number to `budget`.
     pub(crate) fn read_edges(&mut self, edges: &mut Edges, budget: &Budget) -> Result<(), SourceError> {
         while self.left_ns.is_some() {
@@ -463,7 +529,16 @@ impl<'a> Lane<'a> {
             self.out.silence_ns = self.tracks.silence_ns(&self.columns, from_ns)?;
             let (has_time, most, natives) = (self.has_time, self.most, self.natives.as_mut());
             let edges = edges.as_deref_mut();
-            let mut reader = Reader { out: &mut self.out, natives, reading, has_time, edges, most, end_ns: None };
+            let mut reader = Reader {
+                out: &mut self.out,
+                columns: &self.columns,
+                natives,
+                reading,
+                has_time,
+                edges,
+                most,
+                end_ns: None,
+            };
             // What is damaged is silence.
             self.tracks.store.read_decoded(&self.tracks.decoded, &self.columns, from_ns, end_ns, &mut reader)?;
             end_ns = reader.end_ns.unwrap_or(end_ns);

@@ -12,9 +12,8 @@ use onlooker_promql::limits::Budget;
 use onlooker_promql::source::{Chunk, Chunks, Newest, STALE, SourceError};
 use onlooker_series::rank::Rank;
 
-use crate::exported::Reading;
 use crate::lane::{self, Lane, Last, MOST};
-use crate::plan::Lanes;
+use crate::plan::{Lanes, best};
 use crate::tracks::{Tracks, times};
 use crate::window::Edges;
 
@@ -47,21 +46,24 @@ pub(crate) fn newest(tracks: &Tracks<'_>, lanes: &Lanes, time: (u64, u64)) -> Re
     Ok(Newest::Sample { time_ns: time_ns.cast_signed(), value })
 }
 
-/// Finds edges in a series of one lane without handing its samples on; `None`: it has several, or is made of histograms.
+/// Finds edges in a series without handing its samples on, where one lane has all that is shown; `None`: several have, or
+/// it is made of histograms.
 pub(crate) fn edges(
     tracks: &Tracks<'_>,
     lanes: &Lanes,
     mut edges: Edges,
     budget: &Budget,
 ) -> Result<Option<Edges>, SourceError> {
-    let [plan] = &**lanes else { return Ok(None) };
-    if matches!(plan.reading, Reading::Native(_)) {
+    if best(lanes).is_none() {
         return Ok(None);
     }
-    if let Some(time) = times(edges.span()) {
-        Lane::new(tracks, lanes, 0, time, false)?.read_edges(&mut edges, budget)?;
-    }
-    Ok(Some(edges))
+    // Whether it goes on at the beginning is known from what it had before.
+    let is_shared = lanes.len() > 1;
+    let Some(time) = times(edges.span()) else { return Ok(Some(edges)) };
+    let mut lane = Lane::new(tracks, lanes, 0, time, is_shared)?;
+    lane.read_edges(&mut edges, budget)?;
+    let is_all = !is_shared || lane.has_never_ended() && edges.is_since(time.0);
+    Ok(is_all.then_some(edges))
 }
 
 pub(crate) struct Merged<'a> {

@@ -29,6 +29,13 @@ pub(crate) struct LanePlan {
 /// A series of Prometheus: its lanes, the best first; of one rank, the oldest first.
 pub(crate) type Lanes = Arc<[LanePlan]>;
 
+/// The lane that has all samples of a series while it goes on: all others are worse. Histograms are none of numbers.
+pub(crate) fn best(lanes: &Lanes) -> Option<&LanePlan> {
+    let (best, others) = lanes.split_first()?;
+    let is_best = others.is_empty() || !best.is_recorded() && others.iter().all(|other| best.rank < other.rank);
+    (is_best && !matches!(best.reading, Reading::Native(_))).then_some(best)
+}
+
 impl LanePlan {
     /// Whether its samples and markers are what they are.
     pub(crate) fn is_recorded(&self) -> bool {

@@ -21,7 +21,7 @@ use onlooker_series::series::{EntityKey, Series};
 
 use crate::exported::{Exported, exported, native, possible_names};
 use crate::merge::{self, Merged};
-use crate::plan::{LanePlan, Lanes};
+use crate::plan::{LanePlan, Lanes, best};
 use crate::recorded;
 use crate::tracks::{MAX_SILENCE_NS, Tracks, times};
 use crate::window::Edges;
@@ -35,6 +35,9 @@ pub(crate) const ASK: usize = 100;
 const SPARSE_ROWS: u64 = 128;
 /// Memory of a text beside itself: its counters, and its place in the set.
 const TEXT_BYTES: usize = 48;
+/// Rows are dense that are so close together.
+const DENSE_NS: u64 = 200_000_000;
+const SECOND_NS: i64 = 1_000_000_000;
 /// Tracks that are looked for between two questions to the budget.
 const TRACKS: usize = 1 << 10;
 /// Memory of a label of a series that is found: its name and its value are there once for all.
@@ -349,6 +352,10 @@ impl SeriesSource for StoreSource<'_> {
         let steps = (to_ns - from_ns) / step_ns.unsigned_abs().max(1) + 1;
         let rows: u64 = lanes.iter().map(|lane| self.tracks.rows(lane.track, (from_ns, to_ns))).sum();
         let is_read = lanes.iter().any(LanePlan::is_read_whole);
-        Ok(!is_read && rows / steps >= SPARSE_ROWS)
+        // Steps of whole seconds need few of such rows, which are known once somebody has asked.
+        let is_dense = rows.saturating_mul(DENSE_NS) > to_ns - from_ns;
+        let is_of_seconds = step_ns % SECOND_NS == 0 && span.until_ns % SECOND_NS == 0;
+        let is_thinned = is_dense && is_of_seconds && best(&lanes).is_some();
+        Ok(!is_read && !is_thinned && rows / steps >= SPARSE_ROWS)
     }
 }

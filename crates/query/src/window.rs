@@ -3,8 +3,10 @@
 //! began again; or only the last one, an end among them. Rows that are decoded at once are not copied: only the samples
 //! at the edges become numbers.
 
+use onlooker_framestore::Thinned;
 use onlooker_promql::source::{STALE, Span, Summary, Windows};
 
+const SECOND_NS: i64 = 1_000_000_000;
 /// So far from where an edge is supposed it is looked for one by one.
 const NEAR: usize = 3;
 
@@ -23,6 +25,8 @@ pub(crate) struct Edges {
     is_last_only: bool,
     /// Samples that have come.
     pub(crate) count: u64,
+    /// When the first one was, ns since 1970.
+    first_ns: Option<i64>,
     /// The last one of them.
     last: Option<At>,
     /// Of each window whose first sample has come.
@@ -36,12 +40,29 @@ pub(crate) struct Edges {
 impl Edges {
     pub(crate) fn new(windows: Windows) -> Self {
         let (firsts, lasts) = (Vec::with_capacity(windows.count), Vec::with_capacity(windows.count));
-        Self { windows, is_last_only: false, count: 0, last: None, firsts, lasts, resets: Vec::new() }
+        Self { windows, is_last_only: false, count: 0, first_ns: None, last: None, firsts, lasts, resets: Vec::new() }
     }
 
     /// Of which the last samples are wanted.
     pub(crate) fn of_last(windows: Windows) -> Self {
         Self { is_last_only: true, ..Self::new(windows) }
+    }
+
+    /// Whether all windows begin and end at whole seconds.
+    pub(crate) fn is_of_seconds(&self) -> bool {
+        let Windows { first_end_ns, step_ns, count, range_ns, .. } = self.windows;
+        let is_whole = |ns: i64| ns % SECOND_NS == 0;
+        is_whole(first_end_ns) && is_whole(range_ns) && (count < 2 || is_whole(step_ns))
+    }
+
+    /// Whether a sample has come that is earlier than this, UTC ns.
+    pub(crate) fn is_since(&self, from_ns: u64) -> bool {
+        self.first_ns.is_some_and(|first_ns| first_ns < from_ns.cast_signed())
+    }
+
+    /// Whether it is wanted where values fell.
+    pub(crate) fn wants_falls(&self) -> bool {
+        self.windows.is_counter
     }
 
     /// The time that all of them have together.
@@ -73,9 +94,52 @@ impl Edges {
         rank: impl Fn(u64) -> T,
         value: impl Fn(u64) -> f64,
     ) {
+        self.find_edges(times_ns, words, |at| at as u64, &value);
+        if self.windows.is_counter && !words.is_empty() {
+            self.find_resets(words, rank, &value);
+        }
+        self.go_on(times_ns, words, times_ns.len() as u64, value);
+    }
+
+    /// Samples next to whole seconds, from the one at `from` on, where all windows begin and end at such. So many samples
+    /// of all these rows have come before, or are before all windows.
+    pub(crate) fn take_thinned(
+        &mut self,
+        samples: &Thinned<'_>,
+        (from, known): (usize, u32),
+        value: impl Fn(u64) -> f64,
+    ) {
+        let (numbers, times_ns, words) =
+            (&samples.numbers[from..], &samples.acquired_ns[from..], &samples.words[from..]);
+        let Some(last) = numbers.last() else { return };
+        self.find_edges(times_ns, words, |at| u64::from(numbers[at] - known), &value);
+        if self.windows.is_counter {
+            if known == 0 {
+                self.note_fall(value(words[0]));
+            }
+            // The last one that has come may be the one before a fall.
+            let before = u32::from(self.count > 0);
+            let falls = samples.falls.iter().copied().flatten().filter(|fall| fall.number + before >= known);
+            let count = self.count;
+            self.note_resets(falls.map(|fall| {
+                (count + u64::from(fall.number) - u64::from(known), value(fall.before), value(fall.after))
+            }));
+        }
+        self.go_on(times_ns, words, u64::from(last - known) + 1, value);
+    }
+
+    /// Edges that are known once these samples are; `number` has those of the samples, from the first of them.
+    fn find_edges(
+        &mut self,
+        times_ns: &[u64],
+        words: &[u64],
+        number: impl Fn(usize) -> u64,
+        value: impl Fn(u64) -> f64,
+    ) {
         let Some(last_ns) = times_ns.last().map(|last_ns| last_ns.cast_signed()) else { return };
+        let before = self.count;
         let at = |at: usize| At {
-            number: self.count + at as u64,
+            number: before + number(at),
             time_ns: times_ns[at].cast_signed(),
             value: value(words[at]),
         };
@@ -96,25 +160,36 @@ impl Edges {
             let until = rows.until(until_ns);
             self.lasts.push(if until > 0 { Some(at(until - 1)) } else { self.last });
         }
-        let last = at(times_ns.len() - 1);
-        if self.windows.is_counter {
-            self.find_resets(words, rank, value);
-        }
-        self.last = Some(last);
-        self.count += times_ns.len() as u64;
+    }
+
+    /// These samples, so many in all, are over.
+    fn go_on(&mut self, times_ns: &[u64], words: &[u64], count: u64, value: impl Fn(u64) -> f64) {
+        let (Some(time_ns), Some(word)) = (times_ns.last(), words.last()) else { return };
+        self.first_ns = self.first_ns.or(times_ns.first().map(|time_ns| time_ns.cast_signed()));
+        self.count += count;
+        self.last = Some(At { number: self.count - 1, time_ns: time_ns.cast_signed(), value: value(*word) });
+    }
+
+    /// The next sample's value may be less than the last one's.
+    fn note_fall(&mut self, value: f64) {
+        let before = self.last.filter(|last| value < last.value);
+        self.resets.extend(before.map(|last| (last.number, last.value)));
+    }
+
+    /// Where words fell: the number of the sample before, and both values.
+    fn note_resets(&mut self, falls: impl Iterator<Item = (u64, f64, f64)>) {
+        // Large integers may differ where their numbers do not.
+        let resets = falls.filter(|(_, before, after)| after < before);
+        self.resets.extend(resets.map(|(number, before, _)| (number, before)));
     }
 
     fn find_resets<T: PartialOrd>(&mut self, words: &[u64], rank: impl Fn(u64) -> T, value: impl Fn(u64) -> f64) {
-        let before = self.last.filter(|last| value(words[0]) < last.value);
-        self.resets.extend(before.map(|last| (last.number, last.value)));
+        self.note_fall(value(words[0]));
         let is_less = |two: &&[u64]| rank(two[1]) < rank(two[0]);
         // Counted first, without branches: nearly always there are none.
         if words.windows(2).filter(is_less).count() > 0 {
-            let resets = (self.count..).zip(words.windows(2)).filter(|(_, two)| is_less(two));
-            let resets = resets.map(|(number, two)| (number, value(two[0]), value(two[1])));
-            // Large integers may differ where their numbers do not.
-            let resets = resets.filter(|(_, before, after)| after < before);
-            self.resets.extend(resets.map(|(number, before, _)| (number, before)));
+            let falls = (self.count..).zip(words.windows(2)).filter(|(_, two)| is_less(two));
+            self.note_resets(falls.map(|(number, two)| (number, value(two[0]), value(two[1]))));
         }
     }
 

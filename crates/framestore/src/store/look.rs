@@ -40,6 +40,6 @@ pub fn open_to_read(lock: &Arc<Lock>) -> Result<(Store, usize), StoreError> {
     let figures = Figures::default();
     figures.oldest_ns.store(chunks.oldest_of_all_ns().unwrap_or(0), Ordering::Relaxed);
     let (rows, gaps) = (Mutex::new(rows), Arc::new(Mutex::new(gaps)));
-    let (due, fronts, grown) = Default::default();
-    Ok((Store(Arc::new(Shared { known, chunks, rows, gaps, due, fronts, grown, figures })), places))
+    let (due, fronts, thinned, grown) = Default::default();
+    Ok((Store(Arc::new(Shared { known, chunks, rows, gaps, due, fronts, thinned, grown, figures })), places))
 }

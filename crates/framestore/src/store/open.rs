@@ -10,7 +10,7 @@ use super::holes::{Times, mark_holes, mark_lost_rollups};
 use super::rolling::Rolling;
 use super::rows::{Rows, Track};
 use super::turn::{SHARD, Turned, Writer};
-use super::{Config, Figures, Shared, Store, lock, steady_ns};
+use super::{Config, Figures, Shared, Store, lock, steady_ns, thinned};
 use crate::catalogue::{Catalogue, Known};
 use crate::client::Appender;
 use crate::damage::StoreError;
@@ -87,6 +87,7 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
         rows: Mutex::new(rows),
         gaps: gaps.gaps(),
         fronts: Fronts::default(),
+        thinned: thinned::Cache::default(),
         grown: Arc::default(),
         due: Mutex::default(),
         figures: Figures::default(),

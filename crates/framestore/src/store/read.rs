@@ -104,7 +104,10 @@ impl Store {
         for place in &chunks {
             let taken = match decoded {
                 None => samples.take_chunk(place, &mut buffers),
-                Some(decoded) => decoded.with_chunk(&self.0.fronts, place, |piece| samples.take_piece(piece)),
+                Some(decoded) => decoded.with_chunk(&self.0.fronts, place, |piece| {
+                    let is_taken = samples.take_thinned(&self.0.thinned, place, piece)?;
+                    if is_taken { Ok(()) } else { samples.take_piece(piece) }
+                }),
             };
             match taken {
                 Ok(()) => {}

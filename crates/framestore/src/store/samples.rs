@@ -6,9 +6,11 @@ use std::ops::ControlFlow;
 use super::columns::{Buffers, neighbours, rows_of};
 use super::decoded::{Column, Piece};
 use super::fronts::RowTimes;
+use super::thinned::Cache;
 use super::visit::{Columns, Run, Sample, Visit};
 use crate::damage::StoreError;
 use crate::head::Snapshot;
+use crate::types::Line;
 use crate::warm::Place;
 
 /// Takes rows in the order in which they came.
@@ -88,6 +90,22 @@ impl<'a, V: Visit> Samples<'a, V> {
             self.take(time_ns, |at| words[at].at(row));
         }
         Ok(())
+    }
+
+    /// Samples of a chunk next to whole seconds, if that is enough.
+    pub(super) fn take_thinned(&mut self, cache: &Cache, place: &Place, piece: &Piece) -> Result<bool, StoreError> {
+        let Some(thinner) = self.visit.thinner() else { return Ok(false) };
+        let is_over = piece.times().span_ns.is_some_and(|(_, last_ns)| last_ns <= self.to_ns);
+        if self.wanted.time.is_some() || self.wanted.line != Line::ONLY || !is_over {
+            return Ok(false);
+        }
+        let column = cache.of(place, piece, thinner)?;
+        let Some(samples) = column.as_ref().and_then(|column| column.thinned()) else { return Ok(false) };
+        let is_taken = self.visit.thinned(&samples);
+        if is_taken {
+            self.last_ns = Some(samples.rows_ns.1);
+        }
+        Ok(is_taken)
     }
 
     /// All rows at once, if the visitor takes them so.

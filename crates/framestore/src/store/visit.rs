@@ -79,10 +79,85 @@ impl Run<'_> {
     }
 }
 
+/// What words are the greater by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// As u64.
+    Unsigned,
+    /// As i64.
+    Signed,
+    /// As f64; a NaN is neither less nor greater.
+    Float,
+}
+
+impl Order {
+    pub(super) fn is_less(self, one: u64, other: u64) -> bool {
+        match self {
+            Self::Unsigned => one < other,
+            Self::Signed => one.cast_signed() < other.cast_signed(),
+            Self::Float => f64::from_bits(one) < f64::from_bits(other),
+        }
+    }
+}
+
+/// Which samples are wanted where those next to whole seconds are enough.
+#[derive(Clone, Copy, Debug)]
+pub struct Thinner {
+    /// The word that is their value.
+    pub word: usize,
+    /// The word that says when they were acquired, if that is not the row's time.
+    pub time: Option<usize>,
+    /// By what a value is less than the one before.
+    pub order: Order,
+}
+
+/// A value that is less than the one before.
+#[derive(Clone, Copy, Debug)]
+pub struct Fall {
+    /// Number of the sample before.
+    pub number: u32,
+    /// Its word.
+    pub before: u64,
+    /// The word that is less.
+    pub after: u64,
+}
+
+/// Of rows of a line that follow one another, each later than the one before, samples next to whole seconds. A sample
+/// is a row's that was acquired later than all of the rows before. With one at the end of a second (which includes that
+/// time) goes the next one; the first and the last of all are there, too.
+#[derive(Clone, Copy, Debug)]
+pub struct Thinned<'a> {
+    /// When the first row was, and the last one, UTC ns.
+    pub rows_ns: (u64, u64),
+    /// No two rows that follow one another are further apart.
+    pub max_distance_ns: u64,
+    /// No row is longer after the newest sample that it has.
+    pub max_age_ns: u64,
+    /// Which ones of all samples of these rows they are, from 0.
+    pub numbers: &'a [u32],
+    /// When they were acquired, UTC ns, rising.
+    pub acquired_ns: &'a [u64],
+    /// Their values.
+    pub words: &'a [u64],
+    /// Wherever the value was less than that of the sample before; `None`: in many places.
+    pub falls: Option<&'a [Fall]>,
+}
+
 /// Whoever reads samples.
 pub trait Visit {
     /// Takes one.
     fn sample(&mut self, sample: &Sample<'_>) -> ControlFlow<()>;
+
+    /// If samples next to whole seconds are enough, which ones.
+    fn thinner(&self) -> Option<Thinner> {
+        None
+    }
+
+    /// Takes such samples of some rows, of which the first ones may be earlier than what is read. `false`: the rows are
+    /// to come instead.
+    fn thinned(&mut self, _samples: &Thinned<'_>) -> bool {
+        false
+    }
 
     /// Takes rows at once, all that it wants of them; `None`: they are to come one by one.
     fn run(&mut self, _run: &Run<'_>) -> Option<ControlFlow<()>> {

@@ -59,7 +59,15 @@ pub(crate) fn compare_steps(world: &mut World, selector: &str, until_ns: u64, st
     let (source, reading) = (StoreSource::new(&world.store), Reading(StoreSource::new(&world.store)));
     let found = run(&source);
     assert!(!found.is_empty());
-    assert_eq!(found, run(&reading), "{selector} every {step_ns}");
+    let read = run(&reading);
+    assert_eq!(found.len(), read.len());
+    for found in [found, run(&StoreSource::new(&world.store))] {
+        for ((labels, found), (_, read)) in found.iter().zip(&read) {
+            let differs = found.iter().zip(read).position(|(found, read)| found != read);
+            let at = differs.map(|at| (at, f64::from_bits(found[at]), f64::from_bits(read[at])));
+            assert_eq!(at, None, "{selector} every {step_ns}: {labels}");
+        }
+    }
     [source.decoded_bytes(), reading.0.decoded_bytes()]
 }
 

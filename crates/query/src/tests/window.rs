@@ -4,11 +4,14 @@
 use onlooker_framestore::client::Description;
 use onlooker_framestore::layout::Layout;
 use onlooker_framestore::types::{Line, TrackId};
-use onlooker_region::schema::Metric;
+use onlooker_promql::source::{SeriesSource as _, Span, Windows};
+use onlooker_promql::{Options, Query, Times};
+use onlooker_region::schema::{Acquisition, Metric};
 use onlooker_series::series::{Form, Series};
 
-use super::fixture::{MS, S, T0, World, description, gauge, pair};
+use super::fixture::{MS, S, T0, World, budget, description, gauge, pair};
 use super::newest::compare_steps;
+use crate::StoreSource;
 
 const FUNCTIONS: [&str; 7] =
     ["rate", "increase", "delta", "count_over_time", "first_over_time", "last_over_time", "present_over_time"];
@@ -72,6 +75,74 @@ fn parts_of_their_own_times_with_counters_that_begin_again() {
         world.append(track, T0 + at * 10 * MS, &row(at));
     }
     compare(&mut world, "{instance=\"a\"}", 130 * S);
+}
+
+/// The better one begins later, pauses, and ends; rows are close together.
+#[test]
+fn two_that_have_the_same_series() {
+    let mut world = World::new();
+    let of = |acquisition| {
+        let series = ["some_total", "other_total"]
+            .map(|name| vec![Series { acquisition, ..Series::new(name, Metric::Counter, Form::Unsigned) }]);
+        description("a", series.to_vec())
+    };
+    let [computed, sampled] = [Acquisition::Computed, Acquisition::Sampled].map(|by| world.track(&of(by)));
+    for at in 1..=12_000u64 {
+        let time_ns = T0 + at * 10 * MS;
+        if (1_500..5_000).contains(&at) || (6_000..10_500).contains(&at) {
+            world.append(computed, time_ns, &[time_ns, at % 900, time_ns - MS, at]);
+        }
+        if at % 100 == 7 {
+            world.append(sampled, time_ns, &[time_ns, 10 * at % 7_000, time_ns, at / 100]);
+        }
+    }
+    for _ in 0..2 {
+        ["some_total", "other_total"].iter().for_each(|name| compare(&mut world, name, 140 * S));
+        to_chunks(&mut world);
+    }
+    let at_s = |from: u64, to: u64| (T0 + from * S, T0 + to * S);
+    for (from_ns, to_ns) in [at_s(20, 45), at_s(25, 49), at_s(70, 100)] {
+        let times = Times { start_ns: from_ns.cast_signed(), end_ns: to_ns.cast_signed(), step_ns: S.cast_signed() };
+        let budget = budget(10);
+        let source = StoreSource::new(&world.store);
+        let found = source
+            .select(
+                &Query::selector("some_total").unwrap(),
+                Span { after_ns: times.start_ns, until_ns: times.end_ns },
+                &budget,
+            )
+            .unwrap();
+        let windows = Windows {
+            first_end_ns: times.start_ns + S.cast_signed(),
+            step_ns: S.cast_signed(),
+            count: 10,
+            range_ns: S.cast_signed(),
+            is_counter: true,
+        };
+        assert!(source.summaries(found[0].key, windows, &budget, &mut |_, _| {}).unwrap());
+    }
+}
+
+/// Windows of whole seconds: a column of a chunk is decoded for the first who asks.
+#[test]
+fn who_asks_again_decodes_nothing() {
+    let mut world = World::new();
+    let track = host(&mut world);
+    (1..10_000u64).for_each(|at| world.append(track, T0 + at * 10 * MS, &row(at)));
+    to_chunks(&mut world);
+    let bytes = |text: &str, step_ns: u64| {
+        let times =
+            Times { start_ns: T0.cast_signed(), end_ns: (T0 + 80 * S).cast_signed(), step_ns: step_ns.cast_signed() };
+        let source = StoreSource::new(&world.store);
+        Query::parse(text, times).unwrap().run(&source, &Options::default()).unwrap();
+        source.decoded_bytes()
+    };
+    for query in ["rate(some_total{part=\"0\"}[4s])", "signed{part=\"1\"}", "delta(float_total{part=\"0\"}[1s])"] {
+        let first = bytes(query, S);
+        let again = bytes(query, S);
+        assert!(again + 4_096 * 8 < first, "{query}: {again} bytes after {first}");
+        assert!(bytes(query, 100 * MS) > again, "{query}");
+    }
 }
 
 #[test]

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Samples next to whole seconds, of chunks that queries read: found once for all queries.
+//!
+//! A dashboard asks every few seconds for windows that begin and end at whole seconds. Of rows that are 10 ms apart, two of
+//! a hundred are at their edges. So these stay, with where the values fell in between, up to so many bytes. Who asks
+//! again does not decode the column, nor its times.
+
+use std::sync::{Arc, Mutex};
+
+use super::decoded::Piece;
+use super::lock;
+use super::recent::Recent;
+use super::visit::{Fall, Order, Thinned, Thinner};
+use crate::damage::StoreError;
+use crate::types::{Line, SECOND_NS};
+use crate::warm::Place;
+
+/// Bytes of all columns; as many again, at most, of the times that they share.
+const MOST_BYTES: usize = 32 << 20;
+/// What an entry costs beside its words.
+const ENTRY_BYTES: usize = 192;
+/// One of so many samples may stay: where more are next to whole seconds, nothing is.
+const ONE_OF: usize = 4;
+/// One of so many values may be less than the one before: else counters are read whole.
+const FALLS_ONE_OF: usize = 16;
+
+/// A chunk's arrival, and the column that says when its values were acquired.
+type TimesKey = ((u32, u32), Option<usize>);
+
+/// Times of samples, of all columns that were acquired then.
+pub(super) struct Times {
+    /// When the first and the last row were.
+    rows_ns: (u64, u64),
+    max_distance_ns: u64,
+    /// How long a row is after the sample that it has, at most.
+    max_age_ns: u64,
+    /// Rows with a sample that is later than all before; and how many of them there are.
+    fresh: Vec<u32>,
+    /// Which of those stay, and when they were acquired. Empty: too many would.
+    numbers: Vec<u32>,
+    acquired_ns: Vec<u64>,
+}
+
+/// The second that a time is in, whose last ns is whole.
+fn second(time_ns: u64) -> u64 {
+    time_ns.saturating_sub(1) / SECOND_NS
+}
+
+impl Times {
+    /// Of rows that rise, with when they were acquired.
+    fn new(times_ns: &[u64], acquired_ns: &[u64], max_distance_ns: u64) -> Option<Self> {
+        let rows_ns = (*times_ns.first()?, *times_ns.last()?);
+        let (mut newest_ns, mut max_age_ns, mut fresh) = (0, 0, Vec::new());
+        for (row, (time_ns, sample_ns)) in (0..).zip(times_ns.iter().zip(acquired_ns)) {
+            if *sample_ns > newest_ns {
+                newest_ns = *sample_ns;
+                fresh.push(row);
+            }
+            max_age_ns = max_age_ns.max(time_ns.saturating_sub(newest_ns));
+        }
+        let second_of = |number: usize| fresh.get(number).map(|row| second(acquired_ns[*row as usize]));
+        let is_edge = |number: &usize| {
+            let own = second_of(*number);
+            number.checked_sub(1).and_then(second_of) != own || second_of(number + 1) != own
+        };
+        let numbers: Vec<usize> = (0..fresh.len()).filter(is_edge).collect();
+        let is_thin = numbers.len() * ONE_OF <= times_ns.len();
+        let numbers = if is_thin { numbers } else { Vec::new() };
+        let acquired_ns = numbers.iter().map(|number| acquired_ns[fresh[*number] as usize]).collect();
+        let numbers = numbers.into_iter().map(|number| u32::try_from(number).unwrap_or(u32::MAX)).collect();
+        if !is_thin {
+            fresh.clear();
+        }
+        Some(Self { rows_ns, max_distance_ns, max_age_ns, fresh, numbers, acquired_ns })
+    }
+
+    fn bytes(&self) -> usize {
+        ENTRY_BYTES + 4 * (self.fresh.capacity() + self.numbers.capacity()) + 8 * self.acquired_ns.capacity()
+    }
+}
+
+/// Values of a column.
+pub(super) struct Column {
+    times: Arc<Times>,
+    words: Vec<u64>,
+    /// `None`: there are many.
+    falls: Option<Vec<Fall>>,
+}
+
+impl Column {
+    fn new(times: &Arc<Times>, words: &[u64], order: Order) -> Self {
+        let of_number = |number: u32| words[times.fresh[number as usize] as usize];
+        let mut falls = Vec::new();
+        let most = times.fresh.len() / FALLS_ONE_OF;
+        let fresh: &[u32] = if times.numbers.is_empty() { &[] } else { &times.fresh };
+        for (number, two) in (0..).zip(fresh.windows(2)) {
+            let [before, after] = [two[0], two[1]].map(|row| words[row as usize]);
+            if order.is_less(after, before) {
+                falls.push(Fall { number, before, after });
+            }
+            if falls.len() > most {
+                break;
+            }
+        }
+        let falls = (falls.len() <= most).then_some(falls);
+        Self { times: times.clone(), words: times.numbers.iter().copied().map(of_number).collect(), falls }
+    }
+
+    fn bytes(&self) -> usize {
+        ENTRY_BYTES + 8 * self.words.capacity() + self.falls.as_ref().map_or(0, |falls| size_of_val(&falls[..]))
+    }
+
+    /// `None`: there is nothing that is thinner than the rows.
+    pub(super) fn thinned(&self) -> Option<Thinned<'_>> {
+        let Self { times, words, falls } = self;
+        let Times { rows_ns, max_distance_ns, max_age_ns, numbers, acquired_ns, .. } = &**times;
+        (!numbers.is_empty()).then_some(Thinned {
+            rows_ns: *rows_ns,
+            max_distance_ns: *max_distance_ns,
+            max_age_ns: *max_age_ns,
+            numbers,
+            acquired_ns,
+            words,
+            falls: falls.as_deref(),
+        })
+    }
+}
+
+/// What was asked for last.
+pub(super) struct Cache {
+    times: Mutex<Recent<TimesKey, Arc<Times>>>,
+    columns: Mutex<Recent<(TimesKey, usize, Order), Arc<Column>>>,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self { times: Mutex::new(Recent::new(MOST_BYTES)), columns: Mutex::new(Recent::new(MOST_BYTES)) }
+    }
+}
+
+impl Cache {
+    /// Of a chunk that is no table's. `None`: its rows do not rise.
+    pub(super) fn of(
+        &self,
+        place: &Place,
+        piece: &Piece,
+        Thinner { word, time, order }: Thinner,
+    ) -> Result<Option<Arc<Column>>, StoreError> {
+        let of_times = (place.chunk().arrival(), time);
+        let key = (of_times, word, order);
+        if let Some(known) = lock(&self.columns).get(key) {
+            return Ok(Some(known));
+        }
+        let rows = 0..piece.times().times_ns.len();
+        // Others do not wait until it is decoded.
+        let times = lock(&self.times).get(of_times);
+        let times = match times {
+            Some(times) => times,
+            None => {
+                let Some(times) = Self::times(piece, time)? else { return Ok(None) };
+                let times = Arc::new(times);
+                lock(&self.times).keep(of_times, &times, times.bytes());
+                times
+            }
+        };
+        let column = match times.numbers.is_empty() {
+            true => Column::new(&times, &[], order),
+            false => {
+                let words = piece.columns(&[word])?;
+                Column::new(&times, words.first().map_or(&[], |words| words.of(rows)), order)
+            }
+        };
+        let column = Arc::new(column);
+        lock(&self.columns).keep(key, &column, column.bytes());
+        Ok(Some(column))
+    }
+
+    fn times(piece: &Piece, time: Option<usize>) -> Result<Option<Times>, StoreError> {
+        let Some(max_distance_ns) = piece.times().max_distance_ns(Line::ONLY) else { return Ok(None) };
+        let times_ns = &piece.times().times_ns;
+        let Some(time) = time else { return Ok(Times::new(times_ns, times_ns, max_distance_ns)) };
+        let acquired = piece.columns(&[time])?;
+        Ok(acquired.first().and_then(|acquired| Times::new(times_ns, acquired.of(0..times_ns.len()), max_distance_ns)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bolero::check;
+
+    use super::*;
+
+    /// Whatever rows have, each window between whole seconds has the first and the last of its samples.
+    #[test]
+    fn edges_of_whole_seconds_stay() {
+        check!().with_type::<Vec<(u8, u8, u8)>>().for_each(|rows| {
+            let (mut times_ns, mut acquired_ns, mut words, mut now_ns) =
+                (Vec::new(), Vec::new(), Vec::new(), SECOND_NS);
+            for (apart, age, word) in rows {
+                now_ns += (1 + u64::from(apart % 8)) * SECOND_NS / 64;
+                times_ns.push(now_ns);
+                acquired_ns.push(now_ns - u64::from(age % 16) * SECOND_NS / 64);
+                words.push(u64::from(*word));
+            }
+            let Some(times) = Times::new(&times_ns, &acquired_ns, 0) else { return assert!(rows.is_empty()) };
+            let fresh: Vec<(u64, u64)> =
+                times.fresh.iter().map(|row| (acquired_ns[*row as usize], words[*row as usize])).collect();
+            assert!(fresh.is_sorted_by(|one, next| one.0 < next.0));
+            let column = Column::new(&times.into(), &words, Order::Unsigned);
+            let Some(thinned) = column.thinned() else { return };
+            let kept: Vec<(u64, u64)> =
+                thinned.acquired_ns.iter().copied().zip(thinned.words.iter().copied()).collect();
+            for at_ns in (0..=now_ns / SECOND_NS + 1).map(|second| second * SECOND_NS) {
+                let split = |all: &[(u64, u64)]| {
+                    let at = all.partition_point(|(time_ns, _)| *time_ns <= at_ns);
+                    (at.checked_sub(1).map(|at| all[at]), all.get(at).copied())
+                };
+                assert_eq!(split(&kept), split(&fresh));
+            }
+            for ((number, time_ns), word) in thinned.numbers.iter().zip(thinned.acquired_ns).zip(thinned.words) {
+                assert_eq!(fresh[*number as usize], (*time_ns, *word));
+            }
+            let fell = fresh.windows(2).filter(|two| two[1].1 < two[0].1).count();
+            match thinned.falls {
+                Some(falls) => assert_eq!(falls.len(), fell),
+                None => assert!(fell > fresh.len() / FALLS_ONE_OF),
+            }
+        });
+    }
+}
