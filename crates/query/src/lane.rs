@@ -68,8 +68,6 @@ pub(crate) struct Out<V> {
     /// Of the row that came last, and whether the series has ended since.
     row_ns: Option<u64>,
     pub(crate) has_ended: bool,
-    /// Whether it ever has.
-    has_ever_ended: bool,
     /// When the last sample was acquired, and when it was told last.
     sample_ns: u64,
     told_ns: u64,
@@ -100,7 +98,6 @@ impl<V: Copy> Out<V> {
             floor_ns: 0,
             row_ns: None,
             has_ended: false,
-            has_ever_ended: false,
             sample_ns: 0,
             told_ns: 0,
             standing: None,
@@ -254,7 +251,7 @@ impl<V: Copy> Out<V> {
         let end_ns = end_ns(row_ns, self.silence_ns, self.distance_ns);
         if end_ns < to_ns {
             self.put(end_ns, self.end);
-            (self.has_ended, self.has_ever_ended) = (true, true);
+            self.has_ended = true;
         }
     }
 
@@ -495,11 +492,6 @@ impl<'a> Lane<'a> {
         }
         let chunk = Chunk { times_ns: &self.out.times_ns, values: &self.out.values, histograms: &self.histograms };
         Ok((self.at > 0).then_some(chunk))
-    }
-
-    /// Whether all that was read goes on.
-    pub(crate) fn has_never_ended(&self) -> bool {
-        !self.out.has_ever_ended
     }
 
     /// Gives all samples to `edges`; their number to `budget`.

@@ -6,7 +6,7 @@
 //! key ──────► merge    the lanes of a series in the order of their times, the better one where two go on at once
 //!               lane   one track's samples, as long as the series goes on, with a marker where it ends
 //!               store  chunks, rollups where raw rows are gone, rows in memory
-//!             window   instead of merge: of the windows of rates only the samples at their edges
+//!       shown, window  instead of merge: of windows only the samples at their edges, where one lane has all of them
 //! ```
 //!
 //! Names, labels and values are those of `/metrics`: `exported` has what one of our series is to Prometheus. A histogram is
@@ -29,6 +29,7 @@ mod native;
 mod plan;
 mod recorded;
 mod select;
+mod shown;
 mod structure;
 #[cfg(test)]
 mod tests;

@@ -8,14 +8,12 @@
 use std::sync::Arc;
 
 use onlooker_promql::histogram::Histogram;
-use onlooker_promql::limits::Budget;
 use onlooker_promql::source::{Chunk, Chunks, Newest, STALE, SourceError};
 use onlooker_series::rank::Rank;
 
 use crate::lane::{self, Lane, Last, MOST};
-use crate::plan::{Lanes, best};
-use crate::tracks::{Tracks, times};
-use crate::window::Edges;
+use crate::plan::Lanes;
+use crate::tracks::Tracks;
 
 struct Source<'a> {
     lane: Lane<'a>,
@@ -44,26 +42,6 @@ pub(crate) fn newest(tracks: &Tracks<'_>, lanes: &Lanes, time: (u64, u64)) -> Re
         return Ok(Newest::Unknown);
     }
     Ok(Newest::Sample { time_ns: time_ns.cast_signed(), value })
-}
-
-/// Finds edges in a series without handing its samples on, where one lane has all that is shown; `None`: several have, or
-/// it is made of histograms.
-pub(crate) fn edges(
-    tracks: &Tracks<'_>,
-    lanes: &Lanes,
-    mut edges: Edges,
-    budget: &Budget,
-) -> Result<Option<Edges>, SourceError> {
-    if best(lanes).is_none() {
-        return Ok(None);
-    }
-    // Whether it goes on at the beginning is known from what it had before.
-    let is_shared = lanes.len() > 1;
-    let Some(time) = times(edges.span()) else { return Ok(Some(edges)) };
-    let mut lane = Lane::new(tracks, lanes, 0, time, is_shared)?;
-    lane.read_edges(&mut edges, budget)?;
-    let is_all = !is_shared || lane.has_never_ended() && edges.is_since(time.0);
-    Ok(is_all.then_some(edges))
 }
 
 pub(crate) struct Merged<'a> {

@@ -23,6 +23,7 @@ use crate::exported::{Exported, exported, native, possible_names};
 use crate::merge::{self, Merged};
 use crate::plan::{LanePlan, Lanes, best};
 use crate::recorded;
+use crate::shown::Shown;
 use crate::tracks::{MAX_SILENCE_NS, Tracks, times};
 use crate::window::Edges;
 
@@ -324,8 +325,8 @@ impl SeriesSource for StoreSource<'_> {
         budget: &Budget,
         take: &mut dyn FnMut(usize, Summary),
     ) -> Result<bool, SourceError> {
-        let edges = merge::edges(&self.tracks, &self.lanes(key)?, Edges::new(windows), budget)?;
-        Ok(edges.map(|edges| edges.finish(take)).is_some())
+        let shown = Shown::find(&self.tracks, &self.lanes(key)?, Edges::new(windows), budget)?;
+        Ok(shown.map(|shown| shown.finish(take)).is_some())
     }
 
     fn last_samples(
@@ -335,8 +336,8 @@ impl SeriesSource for StoreSource<'_> {
         budget: &Budget,
         take: &mut dyn FnMut(usize, i64, f64),
     ) -> Result<bool, SourceError> {
-        let edges = merge::edges(&self.tracks, &self.lanes(key)?, Edges::of_last(windows), budget)?;
-        Ok(edges.map(|edges| edges.finish_last(take)).is_some())
+        let shown = Shown::find(&self.tracks, &self.lanes(key)?, Edges::of_last(windows), budget)?;
+        Ok(shown.map(|shown| shown.finish_last(take)).is_some())
     }
 
     fn share(&self) -> Option<Shared<'_>> {

@@ -3,6 +3,8 @@
 //! began again; or only the last one, an end among them. Rows that are decoded at once are not copied: only the samples
 //! at the edges become numbers.
 
+use std::ops::Range;
+
 use onlooker_framestore::Thinned;
 use onlooker_promql::source::{STALE, Span, Summary, Windows};
 
@@ -25,8 +27,9 @@ pub(crate) struct Edges {
     is_last_only: bool,
     /// Samples that have come.
     pub(crate) count: u64,
-    /// When the first one was, ns since 1970.
-    first_ns: Option<i64>,
+    /// Times in which the series does not go on, both ends included, and since when it has not.
+    pauses_ns: Vec<(i64, i64)>,
+    paused_ns: Option<i64>,
     /// The last one of them.
     last: Option<At>,
     /// Of each window whose first sample has come.
@@ -40,7 +43,8 @@ pub(crate) struct Edges {
 impl Edges {
     pub(crate) fn new(windows: Windows) -> Self {
         let (firsts, lasts) = (Vec::with_capacity(windows.count), Vec::with_capacity(windows.count));
-        Self { windows, is_last_only: false, count: 0, first_ns: None, last: None, firsts, lasts, resets: Vec::new() }
+        let (pauses_ns, resets, paused_ns) = (Vec::new(), Vec::new(), Some(i64::MIN));
+        Self { windows, is_last_only: false, count: 0, pauses_ns, paused_ns, last: None, firsts, lasts, resets }
     }
 
     /// Of which the last samples are wanted.
@@ -55,9 +59,38 @@ impl Edges {
         is_whole(first_end_ns) && is_whole(range_ns) && (count < 2 || is_whole(step_ns))
     }
 
-    /// Whether a sample has come that is earlier than this, UTC ns.
-    pub(crate) fn is_since(&self, from_ns: u64) -> bool {
-        self.first_ns.is_some_and(|first_ns| first_ns < from_ns.cast_signed())
+    pub(crate) fn count_windows(&self) -> usize {
+        self.windows.count
+    }
+
+    /// Runs of windows in which the series does not go on all the time, and edges of the same, of which nothing has come.
+    pub(crate) fn paused(&self) -> Vec<(Range<usize>, Self)> {
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        let last = self.paused_ns.map(|paused_ns| (paused_ns, i64::MAX));
+        for (from_ns, to_ns) in self.pauses_ns.iter().copied().chain(last) {
+            // What is newest depends on how it is at the end only.
+            let to_ns = if self.is_last_only { to_ns } else { to_ns.saturating_add(self.windows.range_ns) };
+            let run = self.first_until(from_ns)..self.first_until(to_ns);
+            match runs.last_mut() {
+                _ if run.is_empty() => {}
+                Some(before) if run.start <= before.end => before.end = before.end.max(run.end),
+                _ => runs.push(run),
+            }
+        }
+        let of_run = |run: Range<usize>| {
+            let windows = Windows { first_end_ns: self.until_ns(run.start), count: run.len(), ..self.windows };
+            let edges = Self { is_last_only: self.is_last_only, ..Self::new(windows) };
+            (run, edges)
+        };
+        runs.into_iter().map(of_run).collect()
+    }
+
+    /// The first window that does not end before this.
+    fn first_until(&self, time_ns: i64) -> usize {
+        let Windows { first_end_ns, step_ns, count, .. } = self.windows;
+        let after_ns = time_ns.saturating_sub(first_end_ns).max(0);
+        let steps = after_ns / step_ns.max(1) + i64::from(after_ns % step_ns.max(1) > 0);
+        usize::try_from(steps).unwrap_or(usize::MAX).min(count)
     }
 
     /// Whether it is wanted where values fell.
@@ -79,10 +112,14 @@ impl Edges {
 
     /// Samples one by one; ends of the series are none, unless they are wanted.
     pub(crate) fn put(&mut self, times_ns: &[i64], values: &[f64]) {
-        let has_ends = self.is_last_only;
-        let is_wanted = |value: &f64| has_ends || value.to_bits() != STALE.to_bits();
-        for (time_ns, value) in times_ns.iter().zip(values).filter(|(_, value)| is_wanted(value)) {
-            self.take(&[time_ns.cast_unsigned()], &[value.to_bits()], f64::from_bits, f64::from_bits);
+        for (time_ns, value) in times_ns.iter().zip(values) {
+            let is_end = value.to_bits() == STALE.to_bits();
+            if !is_end || self.is_last_only {
+                self.take(&[time_ns.cast_unsigned()], &[value.to_bits()], f64::from_bits, f64::from_bits);
+            }
+            if is_end {
+                self.paused_ns = Some(*time_ns);
+            }
         }
     }
 
@@ -165,7 +202,8 @@ impl Edges {
     /// These samples, so many in all, are over.
     fn go_on(&mut self, times_ns: &[u64], words: &[u64], count: u64, value: impl Fn(u64) -> f64) {
         let (Some(time_ns), Some(word)) = (times_ns.last(), words.last()) else { return };
-        self.first_ns = self.first_ns.or(times_ns.first().map(|time_ns| time_ns.cast_signed()));
+        let pause = self.paused_ns.take().zip(times_ns.first().map(|time_ns| time_ns.cast_signed()));
+        self.pauses_ns.extend(pause);
         self.count += count;
         self.last = Some(At { number: self.count - 1, time_ns: time_ns.cast_signed(), value: value(*word) });
     }
