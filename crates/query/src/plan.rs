@@ -29,11 +29,13 @@ pub(crate) struct LanePlan {
 /// A series of Prometheus: its lanes, the best first; of one rank, the oldest first.
 pub(crate) type Lanes = Arc<[LanePlan]>;
 
-/// The lane that has all samples of a series while it goes on: all others are worse. Histograms are none of numbers.
-pub(crate) fn best(lanes: &Lanes) -> Option<&LanePlan> {
-    let (best, others) = lanes.split_first()?;
-    let is_best = others.is_empty() || !best.is_recorded() && others.iter().all(|other| best.rank < other.rank);
-    (is_best && !matches!(best.reading, Reading::Native(_))).then_some(best)
+/// The lanes that have all samples of a series while one of them goes on: all others are worse. Histograms are none of
+/// numbers, and what is recorded goes on as it says itself: of several lanes none is the best then.
+pub(crate) fn best(lanes: &Lanes) -> &[LanePlan] {
+    let best = lanes.chunk_by(|one, next| one.rank == next.rank).next().unwrap_or_default();
+    let is_recorded = lanes.len() > 1 && lanes.iter().any(LanePlan::is_recorded);
+    let is_native = best.iter().any(|lane| matches!(lane.reading, Reading::Native(_)));
+    if is_recorded || is_native { &[] } else { best }
 }
 
 impl LanePlan {

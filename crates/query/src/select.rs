@@ -356,7 +356,7 @@ impl SeriesSource for StoreSource<'_> {
         // Steps of whole seconds need few of such rows, which are known once somebody has asked.
         let is_dense = rows.saturating_mul(DENSE_NS) > to_ns - from_ns;
         let is_of_seconds = step_ns % SECOND_NS == 0 && span.until_ns % SECOND_NS == 0;
-        let is_thinned = is_dense && is_of_seconds && best(&lanes).is_some();
+        let is_thinned = is_dense && is_of_seconds && !best(&lanes).is_empty();
         Ok(!is_read && !is_thinned && rows / steps >= SPARSE_ROWS)
     }
 }

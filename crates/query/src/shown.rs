@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Edges of windows of a series, whichever of its lanes is shown.
 //!
-//! One lane is better than all others: while it goes on they are not shown. So it alone is read, and all lanes for those
-//! windows only in which it does not go on all the time, such as after a restart of the controller.
+//! One lane is better than all others, or some that follow one another are, as after a restart of the agent: while one
+//! goes on, worse ones are not shown. So these alone are read, and all lanes for those windows only in which none goes on
+//! all the time, as while the controller did not run.
 
 use std::ops::Range;
 
@@ -11,12 +12,27 @@ use onlooker_promql::source::{Chunks as _, SourceError, Summary};
 
 use crate::lane::Lane;
 use crate::merge::Merged;
-use crate::plan::{Lanes, best};
-use crate::tracks::{Tracks, times};
+use crate::plan::{LanePlan, Lanes, best};
+use crate::tracks::{MAX_SILENCE_NS, Tracks, times};
 use crate::window::Edges;
 
 /// One of so many windows may be answered by all lanes: else all are.
 const PARTS_ONE_OF: usize = 2;
+
+/// Which of some lanes has its rows when, one after the other. `None`: they have some at the same time.
+fn turns(tracks: &Tracks<'_>, lanes: &[LanePlan], (from_ns, to_ns): (u64, u64)) -> Option<Vec<(usize, (u64, u64))>> {
+    if lanes.len() == 1 {
+        return Some(vec![(0, (from_ns, to_ns))]);
+    }
+    let extent =
+        |lane: &LanePlan| tracks.store.extent_between(lane.track, from_ns.saturating_sub(MAX_SILENCE_NS), to_ns);
+    let mut extents: Vec<_> = (0..).zip(lanes).filter_map(|(at, lane)| Some((at, extent(lane)?))).collect();
+    extents.sort_by_key(|(_, extent)| extent.from_ns);
+    let is_apart = extents.windows(2).all(|two| two[0].1.to_ns < two[1].1.from_ns);
+    let ends = extents.iter().skip(1).map(|(_, next)| to_ns.min(next.from_ns - 1)).chain([to_ns]);
+    let turns = extents.iter().zip(ends).map(|((at, extent), end_ns)| (*at, (from_ns.max(extent.from_ns), end_ns)));
+    is_apart.then(|| turns.filter(|(_, (from_ns, end_ns))| from_ns <= end_ns).collect())
+}
 
 /// What was found.
 pub(crate) struct Shown {
@@ -33,20 +49,20 @@ impl Shown {
         mut edges: Edges,
         budget: &Budget,
     ) -> Result<Option<Self>, SourceError> {
-        if best(lanes).is_none() {
-            return Ok(None);
-        }
-        let (is_shared, mut parts) = (lanes.len() > 1, Vec::new());
-        if let Some(time) = times(edges.span()) {
-            // Whether it goes on at the beginning is known from what it had before.
-            Lane::new(tracks, lanes, 0, time, is_shared)?.read_edges(&mut edges, budget)?;
+        let best = best(lanes);
+        let (is_shared, mut parts) = (lanes.len() > best.len(), Vec::new());
+        let time = times(edges.span());
+        let Some(turns) = time.map_or(Some(Vec::new()), |time| turns(tracks, best, time)) else { return Ok(None) };
+        for (turn, (number, time)) in turns.into_iter().enumerate() {
+            // Whether one goes on at the beginning is known from what it had before.
+            Lane::new(tracks, lanes, number, time, is_shared && turn == 0)?.read_edges(&mut edges, budget)?;
         }
         if is_shared {
             parts = edges.paused();
-            let count: usize = parts.iter().map(|(windows, _)| windows.len()).sum();
-            if count * PARTS_ONE_OF > edges.count_windows() {
-                return Ok(None);
-            }
+        }
+        let count: usize = parts.iter().map(|(windows, _)| windows.len()).sum();
+        if best.is_empty() || !edges.is_rising() || count * PARTS_ONE_OF > edges.count_windows() {
+            return Ok(None);
         }
         for (_, edges) in &mut parts {
             let mut merged = Merged::new(tracks, lanes, times(edges.span()))?;

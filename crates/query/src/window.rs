@@ -27,6 +27,8 @@ pub(crate) struct Edges {
     is_last_only: bool,
     /// Samples that have come.
     pub(crate) count: u64,
+    /// Some came that were not later than those before.
+    is_disordered: bool,
     /// Times in which the series does not go on, both ends included, and since when it has not.
     pauses_ns: Vec<(i64, i64)>,
     paused_ns: Option<i64>,
@@ -44,7 +46,8 @@ impl Edges {
     pub(crate) fn new(windows: Windows) -> Self {
         let (firsts, lasts) = (Vec::with_capacity(windows.count), Vec::with_capacity(windows.count));
         let (pauses_ns, resets, paused_ns) = (Vec::new(), Vec::new(), Some(i64::MIN));
-        Self { windows, is_last_only: false, count: 0, pauses_ns, paused_ns, last: None, firsts, lasts, resets }
+        let (count, is_last_only, is_disordered, last) = (0, false, false, None);
+        Self { windows, is_last_only, count, is_disordered, pauses_ns, paused_ns, last, firsts, lasts, resets }
     }
 
     /// Of which the last samples are wanted.
@@ -57,6 +60,11 @@ impl Edges {
         let Windows { first_end_ns, step_ns, count, range_ns, .. } = self.windows;
         let is_whole = |ns: i64| ns % SECOND_NS == 0;
         is_whole(first_end_ns) && is_whole(range_ns) && (count < 2 || is_whole(step_ns))
+    }
+
+    /// Whether each sample was later than the one before.
+    pub(crate) fn is_rising(&self) -> bool {
+        !self.is_disordered
     }
 
     pub(crate) fn count_windows(&self) -> usize {
@@ -174,6 +182,7 @@ impl Edges {
         value: impl Fn(u64) -> f64,
     ) {
         let Some(last_ns) = times_ns.last().map(|last_ns| last_ns.cast_signed()) else { return };
+        self.is_disordered |= self.last.is_some_and(|last| times_ns[0].cast_signed() <= last.time_ns);
         let before = self.count;
         let at = |at: usize| At {
             number: before + number(at),

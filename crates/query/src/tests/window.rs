@@ -100,26 +100,54 @@ fn two_that_have_the_same_series() {
         ["some_total", "other_total"].iter().for_each(|name| compare(&mut world, name, 140 * S));
         to_chunks(&mut world);
     }
-    let at_s = |from: u64, to: u64| (T0 + from * S, T0 + to * S);
-    for (from_ns, to_ns) in [at_s(20, 45), at_s(25, 49), at_s(70, 100)] {
-        let times = Times { start_ns: from_ns.cast_signed(), end_ns: to_ns.cast_signed(), step_ns: S.cast_signed() };
-        let budget = budget(10);
-        let source = StoreSource::new(&world.store);
-        let found = source
-            .select(
-                &Query::selector("some_total").unwrap(),
-                Span { after_ns: times.start_ns, until_ns: times.end_ns },
-                &budget,
-            )
-            .unwrap();
-        let windows = Windows {
-            first_end_ns: times.start_ns + S.cast_signed(),
-            step_ns: S.cast_signed(),
-            count: 10,
-            range_ns: S.cast_signed(),
-            is_counter: true,
+    for (from_s, is_summarised) in [(20, true), (44, true), (48, true), (54, false), (70, true)] {
+        assert_eq!(summarises(&world, "some_total", from_s), is_summarised, "from {from_s} s");
+    }
+}
+
+/// Whether ten windows of a second of the one series are answered without handing its samples on.
+fn summarises(world: &World, selector: &str, from_s: u64) -> bool {
+    let (budget, source) = (budget(10), StoreSource::new(&world.store));
+    let [after_ns, until_ns] = [from_s, from_s + 10].map(|s| (T0 + s * S).cast_signed());
+    let found = source.select(&Query::selector(selector).unwrap(), Span { after_ns, until_ns }, &budget).unwrap();
+    let (step_ns, range_ns) = (S.cast_signed(), S.cast_signed());
+    let windows = Windows { first_end_ns: after_ns + step_ns, step_ns, count: 10, range_ns, is_counter: true };
+    source.summaries(found[0].key, windows, &budget, &mut |_, _| {}).unwrap()
+}
+
+/// As after restarts of the agent, soon and late, with a worse one all the time and without.
+#[test]
+fn some_that_follow_one_another() {
+    for has_worse in [false, true] {
+        let mut world = World::new();
+        let of = |acquisition, other: &str| {
+            let series = Series { acquisition, ..Series::new("some_total", Metric::Counter, Form::Unsigned) };
+            description("a", vec![vec![series], vec![gauge(other)]])
         };
-        assert!(source.summaries(found[0].key, windows, &budget, &mut |_, _| {}).unwrap());
+        let sampled = has_worse.then(|| world.track(&of(Acquisition::Sampled, "worse")));
+        let all = ["one", "two", "three"].map(|other| world.track(&of(Acquisition::Computed, other)));
+        for at in 1..=12_000u64 {
+            let time_ns = T0 + at * 10 * MS;
+            let current = match at {
+                500..4_711 => Some(all[0]),
+                4_730..8_000 => Some(all[1]),
+                9_100.. => Some(all[2]),
+                _ => None,
+            };
+            if let Some(track) = current {
+                world.append(track, time_ns, &[time_ns + MS, at % 900, time_ns, 0]);
+            }
+            if let Some(track) = sampled.filter(|_| at % 100 == 7) {
+                world.append(track, time_ns, &[time_ns, 10 * at % 7_000, time_ns, 0]);
+            }
+        }
+        for _ in 0..2 {
+            compare(&mut world, "some_total", 140 * S);
+            to_chunks(&mut world);
+        }
+        for from_s in [20, 41, 60, 100] {
+            assert!(summarises(&world, "some_total", from_s), "from {from_s} s");
+        }
     }
 }
 
