@@ -65,6 +65,8 @@ pub(crate) struct Out<V> {
     end: V,
     /// Rows before this are looked at for what was acquired since, only.
     floor_ns: u64,
+    /// Of the row that came first.
+    first_row_ns: Option<u64>,
     /// Of the row that came last, and whether the series has ended since.
     row_ns: Option<u64>,
     pub(crate) has_ended: bool,
@@ -96,6 +98,7 @@ impl<V: Copy> Out<V> {
             values: Vec::new(),
             end,
             floor_ns: 0,
+            first_row_ns: None,
             row_ns: None,
             has_ended: false,
             sample_ns: 0,
@@ -155,6 +158,7 @@ impl<V: Copy> Out<V> {
             }
             return;
         }
+        self.first_row_ns = self.first_row_ns.or(Some(row_ns));
         if self.is_recorded {
             self.row_ns = Some(row_ns);
             return self.put(row_ns, value);
@@ -224,6 +228,7 @@ impl<V: Copy> Out<V> {
         let is_same = samples.acquired_ns[0] == self.sample_ns && from == 1;
         let known = if is_same { 1 } else { samples.numbers.get(from).copied().unwrap_or(0) };
         if last_ns >= self.floor_ns {
+            self.first_row_ns = self.first_row_ns.or(Some(first_ns.max(self.floor_ns)));
             (self.row_ns, self.distance_ns) = (Some(last_ns), u64::MAX);
         }
         if let Some(newest_ns) = samples.acquired_ns[from..].last() {
@@ -348,7 +353,7 @@ impl Visit for Reader<'_> {
 
     fn thinned(&mut self, samples: &Thinned<'_>) -> bool {
         let Some(edges) = self.edges.as_mut() else { return false };
-        if edges.wants_falls() && samples.falls.is_none() || self.natives.is_some() {
+        if !edges.may_take(samples) || self.natives.is_some() {
             return false;
         }
         let taken = self.out.pass_thinned(samples);
@@ -492,6 +497,11 @@ impl<'a> Lane<'a> {
         }
         let chunk = Chunk { times_ns: &self.out.times_ns, values: &self.out.values, histograms: &self.histograms };
         Ok((self.at > 0).then_some(chunk))
+    }
+
+    /// When the first and the last row were of those that were read.
+    pub(crate) fn rows_ns(&self) -> Option<(u64, u64)> {
+        self.out.first_row_ns.zip(self.out.row_ns)
     }
 
     /// Gives all samples to `edges`; their number to `budget`.

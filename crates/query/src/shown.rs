@@ -13,25 +13,20 @@ use onlooker_promql::source::{Chunks as _, SourceError, Summary};
 use crate::lane::Lane;
 use crate::merge::Merged;
 use crate::plan::{LanePlan, Lanes, best};
-use crate::tracks::{MAX_SILENCE_NS, Tracks, times};
+use crate::tracks::{Tracks, times};
 use crate::window::Edges;
 
 /// One of so many windows may be answered by all lanes: else all are.
 const PARTS_ONE_OF: usize = 2;
 
-/// Which of some lanes has its rows when, one after the other. `None`: they have some at the same time.
-fn turns(tracks: &Tracks<'_>, lanes: &[LanePlan], (from_ns, to_ns): (u64, u64)) -> Option<Vec<(usize, (u64, u64))>> {
-    if lanes.len() == 1 {
-        return Some(vec![(0, (from_ns, to_ns))]);
+/// Numbers of some lanes, in the order in which their rows end.
+fn order(tracks: &Tracks<'_>, lanes: &[LanePlan], (from_ns, to_ns): (u64, u64)) -> Vec<usize> {
+    let until = |lane: &LanePlan| tracks.store.extent_between(lane.track, from_ns, to_ns).map(|extent| extent.to_ns);
+    let mut order: Vec<usize> = (0..lanes.len()).collect();
+    if lanes.len() > 1 {
+        order.sort_by_cached_key(|at| until(&lanes[*at]));
     }
-    let extent =
-        |lane: &LanePlan| tracks.store.extent_between(lane.track, from_ns.saturating_sub(MAX_SILENCE_NS), to_ns);
-    let mut extents: Vec<_> = (0..).zip(lanes).filter_map(|(at, lane)| Some((at, extent(lane)?))).collect();
-    extents.sort_by_key(|(_, extent)| extent.from_ns);
-    let is_apart = extents.windows(2).all(|two| two[0].1.to_ns < two[1].1.from_ns);
-    let ends = extents.iter().skip(1).map(|(_, next)| to_ns.min(next.from_ns - 1)).chain([to_ns]);
-    let turns = extents.iter().zip(ends).map(|((at, extent), end_ns)| (*at, (from_ns.max(extent.from_ns), end_ns)));
-    is_apart.then(|| turns.filter(|(_, (from_ns, end_ns))| from_ns <= end_ns).collect())
+    order
 }
 
 /// What was found.
@@ -42,7 +37,7 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// `None`: no lane is the best, or most of the time it does not go on.
+    /// `None`: no lane is the best, some have rows at the same time, or most of the time it does not go on.
     pub(crate) fn find(
         tracks: &Tracks<'_>,
         lanes: &Lanes,
@@ -51,17 +46,24 @@ impl Shown {
     ) -> Result<Option<Self>, SourceError> {
         let best = best(lanes);
         let (is_shared, mut parts) = (lanes.len() > best.len(), Vec::new());
-        let time = times(edges.span());
-        let Some(turns) = time.map_or(Some(Vec::new()), |time| turns(tracks, best, time)) else { return Ok(None) };
-        for (turn, (number, time)) in turns.into_iter().enumerate() {
-            // Whether one goes on at the beginning is known from what it had before.
-            Lane::new(tracks, lanes, number, time, is_shared && turn == 0)?.read_edges(&mut edges, budget)?;
+        let mut end_ns = 0;
+        if let Some(time) = times(edges.span()) {
+            for number in order(tracks, best, time) {
+                // Whether one goes on at the beginning is known from what it had before.
+                let mut lane = Lane::new(tracks, lanes, number, time, is_shared)?;
+                lane.read_edges(&mut edges, budget)?;
+                let Some((first_ns, last_ns)) = lane.rows_ns() else { continue };
+                if first_ns < end_ns {
+                    return Ok(None);
+                }
+                end_ns = last_ns;
+            }
         }
         if is_shared {
             parts = edges.paused();
         }
         let count: usize = parts.iter().map(|(windows, _)| windows.len()).sum();
-        if best.is_empty() || !edges.is_rising() || count * PARTS_ONE_OF > edges.count_windows() {
+        if best.is_empty() || count * PARTS_ONE_OF > edges.count_windows() {
             return Ok(None);
         }
         for (_, edges) in &mut parts {

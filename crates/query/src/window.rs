@@ -27,8 +27,8 @@ pub(crate) struct Edges {
     is_last_only: bool,
     /// Samples that have come.
     pub(crate) count: u64,
-    /// Some came that were not later than those before.
-    is_disordered: bool,
+    /// The end of the series that came last, if nothing has come since.
+    end_ns: Option<i64>,
     /// Times in which the series does not go on, both ends included, and since when it has not.
     pauses_ns: Vec<(i64, i64)>,
     paused_ns: Option<i64>,
@@ -46,8 +46,8 @@ impl Edges {
     pub(crate) fn new(windows: Windows) -> Self {
         let (firsts, lasts) = (Vec::with_capacity(windows.count), Vec::with_capacity(windows.count));
         let (pauses_ns, resets, paused_ns) = (Vec::new(), Vec::new(), Some(i64::MIN));
-        let (count, is_last_only, is_disordered, last) = (0, false, false, None);
-        Self { windows, is_last_only, count, is_disordered, pauses_ns, paused_ns, last, firsts, lasts, resets }
+        let (count, is_last_only, end_ns, last) = (0, false, None, None);
+        Self { windows, is_last_only, count, end_ns, pauses_ns, paused_ns, last, firsts, lasts, resets }
     }
 
     /// Of which the last samples are wanted.
@@ -62,17 +62,13 @@ impl Edges {
         is_whole(first_end_ns) && is_whole(range_ns) && (count < 2 || is_whole(step_ns))
     }
 
-    /// Whether each sample was later than the one before.
-    pub(crate) fn is_rising(&self) -> bool {
-        !self.is_disordered
-    }
-
     pub(crate) fn count_windows(&self) -> usize {
         self.windows.count
     }
 
     /// Runs of windows in which the series does not go on all the time, and edges of the same, of which nothing has come.
-    pub(crate) fn paused(&self) -> Vec<(Range<usize>, Self)> {
+    pub(crate) fn paused(&mut self) -> Vec<(Range<usize>, Self)> {
+        self.settle_end();
         let mut runs: Vec<Range<usize>> = Vec::new();
         let last = self.paused_ns.map(|paused_ns| (paused_ns, i64::MAX));
         for (from_ns, to_ns) in self.pauses_ns.iter().copied().chain(last) {
@@ -101,9 +97,10 @@ impl Edges {
         usize::try_from(steps).unwrap_or(usize::MAX).min(count)
     }
 
-    /// Whether it is wanted where values fell.
-    pub(crate) fn wants_falls(&self) -> bool {
-        self.windows.is_counter
+    /// Whether such samples are enough: they are later than those that have come, and it is known where values fell.
+    pub(crate) fn may_take(&self, samples: &Thinned<'_>) -> bool {
+        let is_later = self.last.is_none_or(|last| last.time_ns < samples.acquired_ns[0].cast_signed());
+        is_later && (!self.windows.is_counter || samples.falls.is_some())
     }
 
     /// The time that all of them have together.
@@ -118,20 +115,20 @@ impl Edges {
         self.windows.first_end_ns.saturating_add(steps)
     }
 
-    /// Samples one by one; ends of the series are none, unless they are wanted.
+    /// Samples one by one, and ends of the series.
     pub(crate) fn put(&mut self, times_ns: &[i64], values: &[f64]) {
         for (time_ns, value) in times_ns.iter().zip(values) {
-            let is_end = value.to_bits() == STALE.to_bits();
-            if !is_end || self.is_last_only {
+            if value.to_bits() == STALE.to_bits() {
+                self.settle_end();
+                self.end_ns = Some(*time_ns);
+            } else {
                 self.take(&[time_ns.cast_unsigned()], &[value.to_bits()], f64::from_bits, f64::from_bits);
-            }
-            if is_end {
-                self.paused_ns = Some(*time_ns);
             }
         }
     }
 
-    /// Samples at once: their times and words, what these are the greater by, and their values.
+    /// Samples at once: their times and words, what these are the greater by, and their values. Those that are not later
+    /// than what has come were there already.
     pub(crate) fn take<T: PartialOrd>(
         &mut self,
         times_ns: &[u64],
@@ -139,11 +136,34 @@ impl Edges {
         rank: impl Fn(u64) -> T,
         value: impl Fn(u64) -> f64,
     ) {
+        let last_ns = self.last.map_or(i64::MIN, |last| last.time_ns);
+        let is_known = |time_ns: &u64| time_ns.cast_signed() <= last_ns;
+        let known = if times_ns.first().is_some_and(is_known) { times_ns.partition_point(is_known) } else { 0 };
+        let (times_ns, words) = (&times_ns[known..], &words[known..]);
+        let Some(first_ns) = times_ns.first() else { return };
+        self.meet(*first_ns);
         self.find_edges(times_ns, words, |at| at as u64, &value);
-        if self.windows.is_counter && !words.is_empty() {
+        if self.windows.is_counter {
             self.find_resets(words, rank, &value);
         }
         self.go_on(times_ns, words, times_ns.len() as u64, value);
+    }
+
+    /// The next sample is of this time, UTC ns: if that is before the series would end, it does not.
+    fn meet(&mut self, time_ns: u64) {
+        self.end_ns = self.end_ns.filter(|end_ns| *end_ns < time_ns.cast_signed());
+        self.settle_end();
+    }
+
+    /// The series has ended as it was said last.
+    fn settle_end(&mut self) {
+        let Some(end_ns) = self.end_ns.take() else { return };
+        if self.is_last_only {
+            let (times_ns, words) = ([end_ns.cast_unsigned()], [STALE.to_bits()]);
+            self.find_edges(&times_ns, &words, |_| 0, f64::from_bits);
+            self.go_on(&times_ns, &words, 1, f64::from_bits);
+        }
+        self.paused_ns = Some(end_ns);
     }
 
     /// Samples next to whole seconds, from the one at `from` on, where all windows begin and end at such. So many samples
@@ -157,6 +177,7 @@ impl Edges {
         let (numbers, times_ns, words) =
             (&samples.numbers[from..], &samples.acquired_ns[from..], &samples.words[from..]);
         let Some(last) = numbers.last() else { return };
+        self.meet(times_ns[0]);
         self.find_edges(times_ns, words, |at| u64::from(numbers[at] - known), &value);
         if self.windows.is_counter {
             if known == 0 {
@@ -182,7 +203,6 @@ impl Edges {
         value: impl Fn(u64) -> f64,
     ) {
         let Some(last_ns) = times_ns.last().map(|last_ns| last_ns.cast_signed()) else { return };
-        self.is_disordered |= self.last.is_some_and(|last| times_ns[0].cast_signed() <= last.time_ns);
         let before = self.count;
         let at = |at: usize| At {
             number: before + number(at),
@@ -242,6 +262,7 @@ impl Edges {
 
     /// Gives the last sample until the end of each window, however long before, and not before there is one.
     pub(crate) fn finish_last(mut self, take: &mut dyn FnMut(usize, i64, f64)) {
+        self.settle_end();
         self.lasts.resize(self.windows.count, self.last);
         let known = self.lasts.iter().enumerate().filter_map(|(window, last)| Some((window, (*last)?)));
         known.for_each(|(window, last)| take(window, last.time_ns, last.value));

@@ -121,8 +121,8 @@ fn some_that_follow_one_another() {
     for has_worse in [false, true] {
         let mut world = World::new();
         let of = |acquisition, other: &str| {
-            let series = Series { acquisition, ..Series::new("some_total", Metric::Counter, Form::Unsigned) };
-            description("a", vec![vec![series], vec![gauge(other)]])
+            let series = |name| Series { acquisition, ..Series::new(name, Metric::Counter, Form::Unsigned) };
+            description("a", vec![vec![series("some_total")], vec![series("slow_total")], vec![gauge(other)]])
         };
         let sampled = has_worse.then(|| world.track(&of(Acquisition::Sampled, "worse")));
         let all = ["one", "two", "three"].map(|other| world.track(&of(Acquisition::Computed, other)));
@@ -135,14 +135,17 @@ fn some_that_follow_one_another() {
                 _ => None,
             };
             if let Some(track) = current {
-                world.append(track, time_ns, &[time_ns + MS, at % 900, time_ns, 0]);
+                // A new track's first row has again what was acquired before.
+                let slow_ns = T0 + at / 300 * 3 * S;
+                world.append(track, time_ns, &[time_ns + MS, at % 900, slow_ns, at / 300 % 7, time_ns, 0]);
             }
             if let Some(track) = sampled.filter(|_| at % 100 == 7) {
-                world.append(track, time_ns, &[time_ns, 10 * at % 7_000, time_ns, 0]);
+                world.append(track, time_ns, &[time_ns, 10 * at % 7_000, time_ns, at, time_ns, 0]);
             }
         }
         for _ in 0..2 {
             compare(&mut world, "some_total", 140 * S);
+            compare(&mut world, "slow_total", 140 * S);
             to_chunks(&mut world);
         }
         for from_s in [20, 41, 60, 100] {
