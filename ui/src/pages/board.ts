@@ -12,7 +12,6 @@ import { type Edit, type Env, PanelView } from "../boards/panel";
 import { Turns } from "../boards/turns";
 import { VariableBar } from "../boards/varbar";
 import { filled, titled } from "../boards/variables";
-import type { Navigator } from "../charts/gestures";
 import { now, syncedStatus } from "../clock";
 import { h, notice, setHidden, setText } from "../dom";
 import { sentence } from "../format";
@@ -20,7 +19,8 @@ import { ask } from "../promql";
 import { Known } from "../query/known";
 import { WINDOWS } from "../ranges";
 import { queryAddress, replaceParameters } from "../router";
-import { type Timed, TimeBar } from "../timebar";
+import { TimeBar } from "../timebar";
+import { AskedTime } from "../timed";
 import { type Span, type View, fromParameters, spanOf, toParameters } from "../view";
 import { type Page, Trouble } from "./page";
 
@@ -46,7 +46,6 @@ export function boardPage(name: string, parameters: URLSearchParams): Page {
   let hasConflict = false;
   let version = 0;
   let timer: number | undefined;
-  let asked: Span | null = null;
   let frame = 0;
   const panels = new Map<string, PanelView>();
   const opened = new Set<string>();
@@ -70,21 +69,14 @@ export function boardPage(name: string, parameters: URLSearchParams): Page {
     again();
   });
 
-  const timed: Timed & { navigator: Navigator | null; view: View } = {
-    navigator: null,
-    view: fromParameters(parameters),
-    get span() {
-      return this.view.span ?? asked ?? spanOf(this.view, now());
-    },
-    show(view) {
-      this.view = view;
-      asked = null;
+  const timed = new AskedTime(fromParameters(parameters), {
+    move: () => {
       for (const panel of panels.values()) panel.redraw();
       again(REST_MS);
     },
     redraw: () => { for (const panel of panels.values()) panel.redraw(); },
     showSelection: (span) => { for (const panel of panels.values()) panel.showSelection(span); },
-  };
+  });
   const addressOf = (view: View): URLSearchParams => new URLSearchParams([...variables.parameters(), ...toParameters(view)]);
   const timebar = new TimeBar(timed, addressOf, () => undefined);
   const message = h("div", {}, notice("loading", "Reading the board …"));
@@ -183,7 +175,7 @@ export function boardPage(name: string, parameters: URLSearchParams): Page {
     clearTimeout(timer);
     timer = setTimeout(() => {
       version++;
-      asked = spanOf(timed.view, now());
+      timed.asked = spanOf(timed.view, now());
       askVisible();
     }, ms);
   }
@@ -192,7 +184,7 @@ export function boardPage(name: string, parameters: URLSearchParams): Page {
     if (document.hidden || dashboard === null) return;
     const due = [...panels.values()].filter((panel) => panel.isVisible && panel.shown !== version);
     if (due.length === 0) return;
-    asked ??= spanOf(timed.view, now());
+    timed.asked ??= spanOf(timed.view, now());
     const began = performance.now();
     const mine = version;
     void Promise.all(due.map((panel) => panel.ask(mine))).then(() => {

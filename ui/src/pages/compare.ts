@@ -4,7 +4,6 @@
 import { ApiError } from "../api";
 import { type Comparison, fromParameters, ownQuery, toParameters } from "../compare/asked";
 import { VitalCharts } from "../compare/charts";
-import type { Navigator } from "../charts/gestures";
 import { now, syncedStatus } from "../clock";
 import { h, notice, setHidden, setText } from "../dom";
 import { METRICS } from "../fleet/metrics";
@@ -15,7 +14,8 @@ import { QueryField } from "../query/field";
 import { Known } from "../query/known";
 import { MAX_SERIES, stepsOf } from "../query/result";
 import { hostAddress } from "../router";
-import { type Timed, TimeBar } from "../timebar";
+import { TimeBar } from "../timebar";
+import { AskedTime } from "../timed";
 import { type Span, type View, spanOf, fromParameters as timeOf, toParameters as timeParameters } from "../view";
 import { type Page, Trouble } from "./page";
 
@@ -41,24 +41,16 @@ export function comparePage(parameters: URLSearchParams): Page {
   const field = new QueryField(known, () => run(), "A metric, or PromQL such as rate(node_disk_read_bytes_total{instance=~\"$hosts\"}[1m])");
   let of: Comparison = fromParameters(parameters);
   let oldest: number | null = null;
-  let asked: Span | null = null;
   let asking: AbortController | null = null;
   let timer: number | undefined;
 
   const hostRow = h("ul", { class: "chips compare-hosts", "aria-label": "Hosts that are compared" });
   const metricChips = METRICS.map((metric) => h("button", { type: "button", class: "chip", on: { click: () => change({ metrics: METRICS.filter((one) => of.metrics.includes(one) !== (one === metric)) }) } }, metric.label));
   const said = h("p", { class: "dim", role: "status" });
-  const timed: Timed & { navigator: Navigator | null; view: View } = {
-    navigator: null,
-    view: viewOf(parameters),
-    get span() {
-      return this.view.span ?? asked ?? spanOf(this.view, now());
-    },
-    show(view) {
-      this.view = view;
-      asked = null;
-      charts.move(this.span);
-      answer.move(this.span);
+  const timed = new AskedTime(viewOf(parameters), {
+    move: (span) => {
+      charts.move(span);
+      answer.move(span);
       later(REST_MS);
     },
     redraw: () => {
@@ -69,7 +61,7 @@ export function comparePage(parameters: URLSearchParams): Page {
       charts.showSelection(span);
       answer.showSelection(span);
     },
-  };
+  });
   const charts = new VitalCharts(CURSOR, () => timed.navigator, () => later(0));
   const answer = new Answer(() => timed.navigator);
   const addressOf = (view: View): URLSearchParams => new URLSearchParams([...toParameters(of), ...timeParameters(view)]);
@@ -112,7 +104,7 @@ export function comparePage(parameters: URLSearchParams): Page {
     message.replaceChildren(...(isEmpty ? [notice("empty", "No hosts to compare", h("p", {}, "Choose some in the fleet: by their boxes, or with the key x."), h("p", {}, h("a", { href: "#/" }, "To the fleet")))] : []));
     setHidden(content, isEmpty);
     charts.set(isEmpty ? [] : of.metrics, of.hosts);
-    asked = null;
+    timed.asked = null;
     charts.move(timed.span);
   }
 
@@ -129,10 +121,10 @@ export function comparePage(parameters: URLSearchParams): Page {
     asking = mine;
     const began = performance.now();
     // What came a moment ago is live enough for a chart that comes into view now.
-    const isRecent = asked !== null && now() - asked.to < EVERY_MS;
-    const span = timed.view.span ?? (isRecent ? asked! : spanOf(timed.view, now()));
-    if (asked === null || !isRecent) charts.move(span);
-    asked = span;
+    const isRecent = timed.asked !== null && now() - timed.asked.to < EVERY_MS;
+    const span = timed.view.span ?? (isRecent ? timed.asked! : spanOf(timed.view, now()));
+    if (timed.asked === null || !isRecent) charts.move(span);
+    timed.asked = span;
     try {
       await Promise.all([charts.ask(span, mine.signal), evaluateOwn(span, mine.signal)]);
       if (mine.signal.aborted) return;
@@ -143,7 +135,7 @@ export function comparePage(parameters: URLSearchParams): Page {
     } catch (error) {
       if (mine.signal.aborted) return;
       mine.abort();
-      asked = null;
+      timed.asked = null;
       if (trouble.show(error instanceof Error ? error : new Error(String(error)), "What is shown is as it was.") && timed.view.span === null) later(EVERY_MS);
     }
   }

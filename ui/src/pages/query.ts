@@ -4,7 +4,6 @@
 import { ApiError } from "../api";
 import { askAdd } from "../boards/create";
 import { grafanaUnit } from "../boards/units";
-import type { Navigator } from "../charts/gestures";
 import { now, syncedStatus } from "../clock";
 import { h, setText } from "../dom";
 import { sentence } from "../format";
@@ -16,7 +15,8 @@ import { forget, lastQueries, remember } from "../query/past";
 import { faultOf } from "../query/place";
 import { MAX_SERIES, type Shape, stepsOf, unitOf } from "../query/result";
 import { replaceParameters } from "../router";
-import { type Timed, TimeBar } from "../timebar";
+import { TimeBar } from "../timebar";
+import { AskedTime } from "../timed";
 import { type Span, type View, fromParameters, spanOf, toParameters } from "../view";
 import { type Page, Trouble } from "./page";
 
@@ -52,7 +52,6 @@ export function queryPage(parameters: URLSearchParams): Page {
   /** What the address has and the answer is of; the field may be further. */
   let query = parameters.get("q") ?? "";
   let oldest: number | null = null;
-  let asked: Span | null = null;
   let asking: AbortController | null = null;
   let timer: number | undefined;
   let stopTimer: number | undefined;
@@ -64,21 +63,14 @@ export function queryPage(parameters: URLSearchParams): Page {
   const past = h("div", { class: "query-past" });
   const begin = h("details", { class: "query-begin folded card", on: { toggle: () => showPast() } }, h("summary", {}, "Last queries and examples"), past);
 
-  const timed: Timed & { navigator: Navigator | null; view: View } = {
-    navigator: null,
-    view: viewOf(parameters),
-    get span() {
-      return this.view.span ?? asked ?? spanOf(this.view, now());
-    },
-    show(view) {
-      this.view = view;
-      asked = null;
-      answer.move(this.span);
+  const timed = new AskedTime(viewOf(parameters), {
+    move: (span) => {
+      answer.move(span);
       later(REST_MS);
     },
     redraw: () => void evaluate(),
     showSelection: (span) => answer.showSelection(span),
-  };
+  });
   const answer = new Answer(() => timed.navigator);
   const addressOf = (view: View): URLSearchParams => {
     const own = new URLSearchParams(query === "" ? [] : [["q", query]]);
@@ -168,7 +160,7 @@ export function queryPage(parameters: URLSearchParams): Page {
       const [{ result, as }, metrics] = await Promise.all([askAs(shape, span, mine.signal), known.readMetrics().catch(() => known.metrics)]);
       if (mine.signal.aborted) return;
       trouble.banner.show(null);
-      asked = span;
+      timed.asked = span;
       const tookMs = performance.now() - began;
       setAsking(null);
       answer.show(result, { query, span, steps, shape: as, tookMs }, metrics, { oldest, now: now() });
@@ -234,7 +226,7 @@ export function queryPage(parameters: URLSearchParams): Page {
     void evaluate();
   }
 
-  const visible = (): void => { if (!document.hidden && (timed.view.span === null || asked === null)) void evaluate(); };
+  const visible = (): void => { if (!document.hidden && (timed.view.span === null || timed.asked === null)) void evaluate(); };
   document.addEventListener("visibilitychange", visible);
   field.value = query;
   begin.open = query.trim() === "";
