@@ -99,8 +99,8 @@ impl<'a, V: Visit> Samples<'a, V> {
         if self.wanted.time.is_some() || self.wanted.line != Line::ONLY || !is_over {
             return Ok(false);
         }
-        let column = cache.of(place, piece, thinner)?;
-        let Some(samples) = column.as_ref().and_then(|column| column.thinned()) else { return Ok(false) };
+        let Some(column) = cache.of(place, piece, thinner)? else { return Ok(false) };
+        let samples = column.thinned();
         let is_taken = self.visit.thinned(&samples);
         if is_taken {
             self.last_ns = Some(samples.rows_ns.1);

@@ -27,16 +27,14 @@ const FALLS_ONE_OF: usize = 16;
 /// A chunk's arrival, and the column that says when its values were acquired.
 type TimesKey = ((u32, u32), Option<usize>);
 
-/// Times of samples, of all columns that were acquired then.
+/// Times of the samples that stay, of all columns that were acquired then.
 pub(super) struct Times {
     /// When the first and the last row were.
     rows_ns: (u64, u64),
     max_distance_ns: u64,
     /// How long a row is after the sample that it has, at most.
     max_age_ns: u64,
-    /// Rows with a sample that is later than all before; and how many of them there are.
-    fresh: Vec<u32>,
-    /// Which of those stay, and when they were acquired. Empty: too many would.
+    /// Which ones of all samples they are, and when they were acquired. Empty: too many would stay.
     numbers: Vec<u32>,
     acquired_ns: Vec<u64>,
 }
@@ -46,36 +44,45 @@ fn second(time_ns: u64) -> u64 {
     time_ns.saturating_sub(1) / SECOND_NS
 }
 
-impl Times {
-    /// Of rows that rise, with when they were acquired.
-    fn new(times_ns: &[u64], acquired_ns: &[u64], max_distance_ns: u64) -> Option<Self> {
-        let rows_ns = (*times_ns.first()?, *times_ns.last()?);
-        let (mut newest_ns, mut max_age_ns, mut fresh) = (0, 0, Vec::new());
-        for (row, (time_ns, sample_ns)) in (0..).zip(times_ns.iter().zip(acquired_ns)) {
-            if *sample_ns > newest_ns {
-                newest_ns = *sample_ns;
-                fresh.push(row);
-            }
-            max_age_ns = max_age_ns.max(time_ns.saturating_sub(newest_ns));
+/// Rows with a sample, which is later than all before.
+fn fresh(acquired_ns: &[u64]) -> Vec<u32> {
+    let (mut newest_ns, mut rows) = (0, Vec::new());
+    for (row, sample_ns) in (0..).zip(acquired_ns) {
+        if *sample_ns > newest_ns {
+            newest_ns = *sample_ns;
+            rows.push(row);
         }
-        let second_of = |number: usize| fresh.get(number).map(|row| second(acquired_ns[*row as usize]));
+    }
+    rows
+}
+
+impl Times {
+    /// Of rows that rise, with when they were acquired. `None`: there are no rows.
+    fn new(times_ns: &[u64], acquired_ns: &[u64], fresh: &[u32], max_distance_ns: u64) -> Option<Self> {
+        let rows_ns = (*times_ns.first()?, *times_ns.last()?);
+        let mut newest_ns = 0;
+        let max_age_ns = times_ns.iter().zip(acquired_ns).map(|(time_ns, sample_ns)| {
+            newest_ns = newest_ns.max(*sample_ns);
+            time_ns.saturating_sub(newest_ns)
+        });
+        let max_age_ns = max_age_ns.max().unwrap_or(0);
+        let sample_ns = |number: usize| fresh.get(number).map(|row| acquired_ns[*row as usize]);
+        let second_of = |number: usize| sample_ns(number).map(second);
         let is_edge = |number: &usize| {
             let own = second_of(*number);
             number.checked_sub(1).and_then(second_of) != own || second_of(number + 1) != own
         };
-        let numbers: Vec<usize> = (0..fresh.len()).filter(is_edge).collect();
-        let is_thin = numbers.len() * ONE_OF <= times_ns.len();
-        let numbers = if is_thin { numbers } else { Vec::new() };
-        let acquired_ns = numbers.iter().map(|number| acquired_ns[fresh[*number] as usize]).collect();
-        let numbers = numbers.into_iter().map(|number| u32::try_from(number).unwrap_or(u32::MAX)).collect();
-        if !is_thin {
-            fresh.clear();
+        let mut edges: Vec<usize> = (0..fresh.len()).filter(is_edge).collect();
+        if edges.len() * ONE_OF > times_ns.len() {
+            edges.clear();
         }
-        Some(Self { rows_ns, max_distance_ns, max_age_ns, fresh, numbers, acquired_ns })
+        let acquired_ns = edges.iter().copied().filter_map(sample_ns).collect();
+        let numbers = edges.into_iter().map(|number| u32::try_from(number).unwrap_or(u32::MAX)).collect();
+        Some(Self { rows_ns, max_distance_ns, max_age_ns, numbers, acquired_ns })
     }
 
     fn bytes(&self) -> usize {
-        ENTRY_BYTES + 4 * (self.fresh.capacity() + self.numbers.capacity()) + 8 * self.acquired_ns.capacity()
+        ENTRY_BYTES + 4 * self.numbers.capacity() + 8 * self.acquired_ns.capacity()
     }
 }
 
@@ -88,11 +95,9 @@ pub(super) struct Column {
 }
 
 impl Column {
-    fn new(times: &Arc<Times>, words: &[u64], order: Order) -> Self {
-        let of_number = |number: u32| words[times.fresh[number as usize] as usize];
+    fn new(times: &Arc<Times>, fresh: &[u32], words: &[u64], order: Order) -> Self {
+        let most = fresh.len() / FALLS_ONE_OF;
         let mut falls = Vec::new();
-        let most = times.fresh.len() / FALLS_ONE_OF;
-        let fresh: &[u32] = if times.numbers.is_empty() { &[] } else { &times.fresh };
         for (number, two) in (0..).zip(fresh.windows(2)) {
             let [before, after] = [two[0], two[1]].map(|row| words[row as usize]);
             if order.is_less(after, before) {
@@ -103,26 +108,19 @@ impl Column {
             }
         }
         let falls = (falls.len() <= most).then_some(falls);
-        Self { times: times.clone(), words: times.numbers.iter().copied().map(of_number).collect(), falls }
+        let words = times.numbers.iter().map(|number| words[fresh[*number as usize] as usize]).collect();
+        Self { times: times.clone(), words, falls }
     }
 
     fn bytes(&self) -> usize {
         ENTRY_BYTES + 8 * self.words.capacity() + self.falls.as_ref().map_or(0, |falls| size_of_val(&falls[..]))
     }
 
-    /// `None`: there is nothing that is thinner than the rows.
-    pub(super) fn thinned(&self) -> Option<Thinned<'_>> {
+    pub(super) fn thinned(&self) -> Thinned<'_> {
         let Self { times, words, falls } = self;
-        let Times { rows_ns, max_distance_ns, max_age_ns, numbers, acquired_ns, .. } = &**times;
-        (!numbers.is_empty()).then_some(Thinned {
-            rows_ns: *rows_ns,
-            max_distance_ns: *max_distance_ns,
-            max_age_ns: *max_age_ns,
-            numbers,
-            acquired_ns,
-            words,
-            falls: falls.as_deref(),
-        })
+        let Times { rows_ns, max_distance_ns, max_age_ns, numbers, acquired_ns } = &**times;
+        let (rows_ns, max_distance_ns, max_age_ns) = (*rows_ns, *max_distance_ns, *max_age_ns);
+        Thinned { rows_ns, max_distance_ns, max_age_ns, numbers, acquired_ns, words, falls: falls.as_deref() }
     }
 }
 
@@ -139,7 +137,7 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// Of a chunk that is no table's. `None`: its rows do not rise.
+    /// Of a chunk that is no table's. `None`: its rows do not rise, or too many samples would stay.
     pub(super) fn of(
         &self,
         place: &Place,
@@ -151,36 +149,32 @@ impl Cache {
         if let Some(known) = lock(&self.columns).get(key) {
             return Ok(Some(known));
         }
-        let rows = 0..piece.times().times_ns.len();
-        // Others do not wait until it is decoded.
         let times = lock(&self.times).get(of_times);
-        let times = match times {
-            Some(times) => times,
-            None => {
-                let Some(times) = Self::times(piece, time)? else { return Ok(None) };
-                let times = Arc::new(times);
-                lock(&self.times).keep(of_times, &times, times.bytes());
-                times
-            }
-        };
-        let column = match times.numbers.is_empty() {
-            true => Column::new(&times, &[], order),
-            false => {
-                let words = piece.columns(&[word])?;
-                Column::new(&times, words.first().map_or(&[], |words| words.of(rows)), order)
-            }
-        };
-        let column = Arc::new(column);
-        lock(&self.columns).keep(key, &column, column.bytes());
-        Ok(Some(column))
+        if times.is_some_and(|times| times.numbers.is_empty()) {
+            return Ok(None);
+        }
+        // Others do not wait until it is decoded.
+        let column = self.decode(piece, of_times, word, order)?.map(Arc::new);
+        if let Some(column) = &column {
+            lock(&self.columns).keep(key, column, column.bytes());
+        }
+        Ok(column)
     }
 
-    fn times(piece: &Piece, time: Option<usize>) -> Result<Option<Times>, StoreError> {
+    fn decode(&self, piece: &Piece, key: TimesKey, word: usize, order: Order) -> Result<Option<Column>, StoreError> {
         let Some(max_distance_ns) = piece.times().max_distance_ns(Line::ONLY) else { return Ok(None) };
         let times_ns = &piece.times().times_ns;
-        let Some(time) = time else { return Ok(Times::new(times_ns, times_ns, max_distance_ns)) };
-        let acquired = piece.columns(&[time])?;
-        Ok(acquired.first().and_then(|acquired| Times::new(times_ns, acquired.of(0..times_ns.len()), max_distance_ns)))
+        let acquired = key.1.map(|time| piece.columns(&[time])).transpose()?.and_then(|mut columns| columns.pop());
+        let acquired_ns = acquired.as_ref().map_or(&times_ns[..], |acquired| acquired.of(0..times_ns.len()));
+        let fresh = fresh(acquired_ns);
+        let Some(times) = Times::new(times_ns, acquired_ns, &fresh, max_distance_ns) else { return Ok(None) };
+        let times = lock(&self.times).get(key).unwrap_or_else(|| times.into());
+        lock(&self.times).keep(key, &times, times.bytes());
+        if times.numbers.is_empty() {
+            return Ok(None);
+        }
+        let words = piece.columns(&[word])?;
+        Ok(words.first().map(|words| Column::new(&times, &fresh, words.of(0..times_ns.len()), order)))
     }
 }
 
@@ -202,12 +196,16 @@ mod tests {
                 acquired_ns.push(now_ns - u64::from(age % 16) * SECOND_NS / 64);
                 words.push(u64::from(*word));
             }
-            let Some(times) = Times::new(&times_ns, &acquired_ns, 0) else { return assert!(rows.is_empty()) };
+            let own = fresh(&acquired_ns);
+            let Some(times) = Times::new(&times_ns, &acquired_ns, &own, 0) else { return assert!(rows.is_empty()) };
             let fresh: Vec<(u64, u64)> =
-                times.fresh.iter().map(|row| (acquired_ns[*row as usize], words[*row as usize])).collect();
+                own.iter().map(|row| (acquired_ns[*row as usize], words[*row as usize])).collect();
             assert!(fresh.is_sorted_by(|one, next| one.0 < next.0));
-            let column = Column::new(&times.into(), &words, Order::Unsigned);
-            let Some(thinned) = column.thinned() else { return };
+            if times.numbers.is_empty() {
+                return;
+            }
+            let column = Column::new(&times.into(), &own, &words, Order::Unsigned);
+            let thinned = column.thinned();
             let kept: Vec<(u64, u64)> =
                 thinned.acquired_ns.iter().copied().zip(thinned.words.iter().copied()).collect();
             for at_ns in (0..=now_ns / SECOND_NS + 1).map(|second| second * SECOND_NS) {
