@@ -21,7 +21,7 @@ import { WINDOWS } from "../ranges";
 import { queryAddress, replaceParameters } from "../router";
 import { TimeBar } from "../timebar";
 import { AskedTime } from "../timed";
-import { type Span, type View, fromParameters, spanOf, toParameters } from "../view";
+import { type View, fromParameters, spanOf, toParameters } from "../view";
 import { type Page, Trouble } from "./page";
 
 const EVERY_MS = 5000;
