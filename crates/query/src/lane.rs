@@ -282,6 +282,11 @@ fn order(reading: &Reading) -> Option<Order> {
     }
 }
 
+/// Whether samples next to whole seconds are remembered: not of lines of tables, which come seldom.
+pub(crate) fn may_be_thinned(lane: &LanePlan) -> bool {
+    lane.line == Line::ONLY && order(&lane.reading).is_some()
+}
+
 /// Reads a lane's rows.
 struct Reader<'a> {
     out: &'a mut Out<f64>,

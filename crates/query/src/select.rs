@@ -20,6 +20,7 @@ use onlooker_series::rank::Rank;
 use onlooker_series::series::{EntityKey, Series};
 
 use crate::exported::{Exported, exported, native, possible_names};
+use crate::lane::may_be_thinned;
 use crate::merge::{self, Merged};
 use crate::plan::{LanePlan, Lanes, best};
 use crate::recorded;
@@ -356,7 +357,8 @@ impl SeriesSource for StoreSource<'_> {
         // Steps of whole seconds need few of such rows, which are known once somebody has asked.
         let is_dense = rows.saturating_mul(DENSE_NS) > to_ns - from_ns;
         let is_of_seconds = step_ns % SECOND_NS == 0 && span.until_ns % SECOND_NS == 0;
-        let is_thinned = is_dense && is_of_seconds && !best(&lanes).is_empty();
+        let best = best(&lanes);
+        let is_thinned = is_dense && is_of_seconds && !best.is_empty() && best.iter().all(may_be_thinned);
         Ok(!is_read && !is_thinned && rows / steps >= SPARSE_ROWS)
     }
 }
