@@ -16,19 +16,22 @@ export class Harness {
   problems = [];
   failures = [];
 
-  /** Over the fixture, or over `server`: something with a `url` that ends in a slash, and `close()`. */
-  static async start(server = null) {
+  /** Over the fixture, or over `server`: something with a `url` that ends in a slash, and `close()`. In Chromium, or in what `launch` gives. */
+  static async start(server = null, launch = () => chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox", "--disable-gpu"] })) {
     const harness = new Harness();
     harness.server = server ?? (await start("dist"));
-    harness.browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox", "--disable-gpu"] });
+    harness.browser = await launch();
     if (process.env.SHOTS) await mkdir(process.env.SHOTS, { recursive: true });
     return harness;
   }
 
   async page(options = {}) {
     const context = await this.browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
-    const page = await context.newPage();
-    // A refused style, a type that does not fit, an exception: none may happen. Requests that tests make fail are no such thing.
+    return this.watch(await context.newPage());
+  }
+
+  /** A refused style, a type that does not fit, an exception: none may happen. Requests that tests make fail are no such thing. */
+  watch(page) {
     page.on("console", (message) => { if (message.type() === "error" && !message.text().startsWith("Failed to load resource")) this.problems.push(message.text()); });
     page.on("pageerror", (error) => this.problems.push(error.message));
     return page;
