@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dashboard in Firefox (Debian's firefox-esr, as it is, by WebDriver BiDi) against the fixture: `npm run firefox`. Each page works, by keyboard and by mouse, and says nothing on the console.
-// What e2e.mjs asks of Chromium in detail is asked here once. FIREFOX=PROGRAM; SHOTS=DIR keeps screenshots.
+// It has dependencies of its own, whose types would become those of the dashboard. What e2e.mjs asks of Chromium in detail is asked here once. FIREFOX=PROGRAM; SHOTS=DIR keeps screenshots.
 
 import puppeteer from "puppeteer-core";
-import { frameDistances, quantile } from "./charts.mjs";
-import { Harness } from "./harness.mjs";
-import { start } from "./server.mjs";
+import { frameDistances, quantile } from "../charts.mjs";
+import { Harness } from "../harness.mjs";
+import { start } from "../server.mjs";
 
 const FIREFOX = process.env.FIREFOX ?? "/usr/bin/firefox-esr";
 const HOSTS = 10_000;
