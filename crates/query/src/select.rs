@@ -26,7 +26,7 @@ use crate::plan::{LanePlan, Lanes, best};
 use crate::recorded;
 use crate::shown::Shown;
 use crate::tracks::{MAX_SILENCE_NS, Tracks, times};
-use crate::window::Edges;
+use crate::window::{Edges, SECOND_NS};
 
 /// What it costs to name a series, in units of a budget, and to look whether a track has rows of a time.
 const SERIES: usize = 200;
@@ -39,7 +39,6 @@ const SPARSE_ROWS: u64 = 128;
 const TEXT_BYTES: usize = 48;
 /// Rows are dense that are so close together.
 const DENSE_NS: u64 = 200_000_000;
-const SECOND_NS: i64 = 1_000_000_000;
 /// Tracks that are looked for between two questions to the budget.
 const TRACKS: usize = 1 << 10;
 /// Memory of a label of a series that is found: its name and its value are there once for all.

@@ -8,7 +8,7 @@ use std::ops::Range;
 use onlooker_framestore::Thinned;
 use onlooker_promql::source::{STALE, Span, Summary, Windows};
 
-const SECOND_NS: i64 = 1_000_000_000;
+pub(crate) const SECOND_NS: i64 = 1_000_000_000;
 /// So far from where an edge is supposed it is looked for one by one.
 const NEAR: usize = 3;
 
