@@ -33,6 +33,7 @@ help:
 	@echo '  bench-dashboard    a dashboard of 30 panels loaded while 24 hosts are read every 10 ms: time of a load, lateness of the reads, then and with slow rules (root; eleven minutes)'
 	@echo '  bench-alerts       a disk fills, a host is cut off, the kernel kills a process: pending, firing, received by an Alertmanager, resolved (root; a minute)'
 	@echo '  bench-causes       five faults planted in a fleet of 24 hosts, looked for in the dashboard from its first page: actions and time (root; 25 minutes)'
+	@echo '  bench-ui           how fluid the dashboard is: rows of 10 ms, a day of 100 hosts, a fleet of 10,000; frames and times in Chromium (root; six minutes)'
 	@echo '  bench-forward      a filled store sent to a sink, VictoriaMetrics, InfluxDB and Prometheus 3.16 as fast as they take it, both sides disturbed; read back (Go; four minutes)'
 	@echo '  bench-forward-live  28 hosts read every 10 ms and sent as they come: to a sink that counts, to the three at half of what they take, down for ten minutes; read back (root, Go; an hour and a half)'
 	@echo '  bench-processing   from checked frames of real agents to the log, durable: values a second of one core, warm and with 2,000 hosts; allocations (root)'
@@ -41,6 +42,7 @@ help:
 	@echo 'make crash-test    a controller killed 200 times, its store damaged 400 times: nothing durable lost, nothing wrong'
 	@echo 'make soak-fleet    24 hosts read every 10 ms for 22 minutes: gaps, lateness, memory, bytes (root)'
 	@echo 'make soak-many     300 to 10,000 targets every second, 24 every 10 ms to 1 s: lag, refused rows, bytes a value, memory, HTTP; killed (root; 50 minutes)'
+	@echo 'make soak-ui       pages left open for an hour: what they keep (root)'
 	@echo 'make conformance   Prometheus'\'' own test of PromQL over the store, 100,000 random queries, how queries are printed, answers over HTTP by its OpenAPI document (Go)'
 	@echo 'make sql-interop   40 questions to the store'\''s Parquet files: DuckDB, ClickHouse (chDB), our own reader and PromQL give the same answers, also after kills'
 	@echo 'make attack        an unprivileged program and somebody at the HTTP port do their worst for a minute; honest hosts and users must not notice (root)'
@@ -294,6 +296,10 @@ bench-dashboard: setup-test
 bench-causes: setup-bench ui-dist
 	bench/bench-causes
 
+.PHONY: bench-ui
+bench-ui: setup-test ui-dist
+	bench/bench-ui
+
 .PHONY: conformance
 conformance: setup-test
 	bench/conformance/run
@@ -321,6 +327,10 @@ soak-many: setup-test
 .PHONY: attack
 attack: setup-test
 	bench/attack
+
+.PHONY: soak-ui
+soak-ui: setup-test ui-dist
+	bench/soak-ui
 
 .PHONY: bench-requester
 bench-requester: setup-test

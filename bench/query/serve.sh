@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# For bench/common.sh's users: a controller over made-up samples of bench/query/columns.
+# For bench/common.sh's users: a controller over made-up samples of bench/query/columns, or of made_series, a file like it; its targets are those of made_targets, where that is a file.
 
 # address FILE PATTERN: what the line says that tells where a server listens.
 address() {
@@ -15,8 +15,9 @@ address() {
 fill_made() {
   build_bench
   [ -n "${ONLOOKER_BUILT:-}" ] || scripts/build >&2
-  made=(bench/query/columns "$1" "$2" "$3" "${INTERVAL_MS:-1000}")
-  echo "filling: $1 hosts, $3 s, $(wc -l <bench/query/columns) series each" >&2
+  local series=${made_series:-bench/query/columns}
+  made=("$series" "$1" "$2" "$3" "${INTERVAL_MS:-1000}")
+  echo "filling: $1 hosts, $3 s, $(wc -l <"$series") series each" >&2
   "$bench" query "${made[@]}" "$scratch/store" >&2
   # shellcheck disable=SC2154 # common.sh has it
   cat >"$scratch/controller.toml" <<END
@@ -32,6 +33,7 @@ ${4:-shipped = false}
 [joined]
 file = "$scratch/joined.json"
 END
+  [ -z "${made_targets:-}" ] || cat "$made_targets" >>"$scratch/controller.toml"
 }
 
 # serve_made HOSTS FROM SECONDS [RULES]: the same, and starts that controller; sets server, its address.

@@ -33,6 +33,7 @@ const VALUES = {
   cpu: (host, t) => wander(host, t, 0), cores: (host) => host.cores, load1: (host, t) => host.cores * wander(host, t, 0.2), memory: (host, t) => 0.2 + 0.7 * wander(host, t / 20, 1), swap: () => 0,
   filesystem: (host, t) => 0.1 + 0.85 * wander(host, t / 500, 2), mountpoint: (host) => (host.index % 2 === 0 ? "/" : "/var"),
   receive_bytes_per_s: (host, t) => 2e8 * wander(host, t, 3), transmit_bytes_per_s: (host, t) => 1e8 * wander(host, t, 4),
+  retransmit: (host, t) => 0.02 * Math.max(0, wander(host, t, 8) - 0.5),
   pressure: (host, t, resource) => Math.max(0, wander(host, t, { cpu: 5, memory: 6, io: 7 }[resource]) - 0.6),
 };
 

@@ -13,6 +13,8 @@ export async function vitals(t, page, scheme) {
   await t.eventually(`vitals ${scheme}: the busiest first`, async () => (await share(cell(page, "cpu"))) >= (await share(cell(page, "cpu", 5))));
   t.check(`vitals ${scheme}: a host that is not read has none`, (await page.locator('tr[data-key="edge-1"] td.c-cpu').innerText()).includes("–"));
   await t.eventually(`vitals ${scheme}: how the CPU went`, async () => (await page.locator("td.c-trend path").count()) > 3);
+  await page.getByRole("button", { name: "Retrans", exact: true }).click();
+  await t.eventually(`vitals ${scheme}: the link that loses most first`, async () => (await share(cell(page, "retransmit"))) > 1);
   await t.shot(page, `vitals-${scheme}`);
 }
 

@@ -78,7 +78,7 @@ export async function queryMore(t, page) {
   await ask(page, 'up{instance="web-1"}[30s]');
   await t.eventually("query: so has a range; its samples have their times", async () => (await page.locator("td.c-value div").count()) === 21 && (await page.locator("td.c-value").innerText()).includes("1 @ "));
   await ask(page, 'node_cpu_seconds_total{instance="db-1"}');
-  await t.eventually("query: of many series the first are drawn, and it says so", async () => (await summary(page)).includes("50 of them drawn") && (await page.locator(".query-said").innerText()).includes("The chart has the first 50 of"));
+  await t.eventually("query: of many series the first are drawn, and it says so", async () => (await summary(page)).includes("100 of them drawn") && (await page.locator(".query-said").innerText()).includes("The chart has the first 100 of"));
   await t.shot(page, "query-many");
   const over = page.locator(".u-over");
   const box = await over.boundingBox();

@@ -5,7 +5,7 @@ import { crowdVital } from "./crowd.mjs";
 
 const SAMPLED_MS = 5000;
 const RESOURCES = ["cpu", "memory", "io"];
-const KEYS = ["cpu", "cores", "load1", "memory", "swap", "filesystem", "mountpoint", "receive_bytes_per_s", "transmit_bytes_per_s"];
+const KEYS = ["cpu", "cores", "load1", "memory", "swap", "filesystem", "mountpoint", "receive_bytes_per_s", "transmit_bytes_per_s", "retransmit"];
 
 /** The time of a host's last values before `t`; null where it was not read. */
 function endOf(fleet, host, t) {
@@ -38,11 +38,13 @@ function workedOut(fleet, host, end, key, resource) {
     return { mountpoint, share: free === undefined || avail === undefined ? null : used / (used + avail) };
   }).filter((mount) => mount.share !== null).sort((a, b) => b.share - a.share)[0];
   const traffic = (direction) => rate(all(`node_network_${direction}_bytes_total`, ({ device }) => device !== "lo"));
+  const [segments, again] = ["OutSegs", "RetransSegs"].map((name) => () => rate(all(`node_netstat_Tcp_${name}`)));
   const waiting = () => all(`node_pressure_${resource}_waiting_seconds_total`);
   return {
     cpu: () => clamp(1 - rate(all("node_cpu_seconds_total", ({ mode }) => mode === "idle" || mode === "iowait")) / host.cores), cores: () => host.cores, load1: () => one("node_load1"),
     memory: () => share(one("node_memory_MemTotal_bytes"), one("node_memory_MemAvailable_bytes")), swap: () => share(one("node_memory_SwapTotal_bytes"), one("node_memory_SwapFree_bytes")),
     filesystem: () => fullest()?.share ?? null, mountpoint: () => fullest()?.mountpoint ?? null, receive_bytes_per_s: () => traffic("receive"), transmit_bytes_per_s: () => traffic("transmit"),
+    retransmit: () => (segments() + again() < 4 ? null : again() / (segments() + again())),
     pressure: () => (waiting().length === 0 ? null : clamp(rate(waiting()))),
   }[key]();
 }
@@ -62,7 +64,7 @@ export function vitals(fleet, now) {
 /** Names that the controller records them by. */
 const RECORDED = {
   onlooker_host_cpu_ratio: "cpu", onlooker_host_memory_ratio: "memory", onlooker_host_filesystem_ratio: "filesystem",
-  onlooker_host_receive_bytes_per_second: "receive_bytes_per_s", onlooker_host_transmit_bytes_per_second: "transmit_bytes_per_s", onlooker_host_pressure_ratio: "pressure",
+  onlooker_host_receive_bytes_per_second: "receive_bytes_per_s", onlooker_host_transmit_bytes_per_second: "transmit_bytes_per_s", onlooker_host_retransmit_ratio: "retransmit", onlooker_host_pressure_ratio: "pressure",
 };
 /** Of what a host has at the end of a step: a made-up spread within it. */
 const OVER = { min: 0.9, avg: 0.95, max: 1 };

@@ -176,7 +176,7 @@ describe("an answer", () => {
     const many = Array.from({ length: MAX_LINES + 1 }, (_, i) => ({ labels: { i: String(i) }, points: points(1) }));
     const drawn = drawingOf(result(many), "x", 1000, { unit: "", perSecond: false });
     expect(drawn.spec.lines).toHaveLength(MAX_LINES);
-    expect(drawn.left[0]).toContain("of 51 series");
+    expect(drawn.left[0]).toContain("of 101 series");
     const odd = drawingOf(result([{ labels: {}, points: [...points(1, NaN, Infinity), { t_ms: 9000, count: 3, sum: 1 }] }]), "x", 1000, { unit: "", perSecond: false });
     expect(odd.left.map((text) => text.slice(0, 20))).toEqual(["2 values are not fin", "1 values are native "]);
     expect([...odd.tracks.values()][0]!.ring.length).toBe(1);

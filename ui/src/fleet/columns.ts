@@ -18,7 +18,7 @@ export const VIEWS = ["vitals", "reading"] as const;
 export type View = (typeof VIEWS)[number];
 
 export function columns(view: View, vitals: FleetVitals): Column<Known>[] {
-  return [NAME, STATE, ALERTS, ...(view === "vitals" ? vitalColumns(vitals) : READING), AGE, LABELS];
+  return [nameColumn(view), STATE, ALERTS, ...(view === "vitals" ? vitalColumns(vitals) : READING), AGE, LABELS];
 }
 
 function vitalColumns(vitals: FleetVitals): Column<Known>[] {
@@ -43,6 +43,7 @@ function vitalColumns(vitals: FleetVitals): Column<Known>[] {
     { ...disk, cell: (node, host) => { disk.cell(node, host); node.title = vitals.get(host.name)?.mountpoint ?? ""; } },
     figure<Known>("in", "In", "Bytes that its network devices receive", of((vital) => vital.receive_bytes_per_s), "bytes", true),
     figure<Known>("out", "Out", "Bytes that its network devices send", of((vital) => vital.transmit_bytes_per_s), "bytes", true),
+    figure<Known>("retransmit", "Retrans", "Share of the TCP segments sent that had been sent before, where there are 4 a second", of((vital) => vital.retransmit), "share", false, true),
     {
       id: "pressure", label: "Pressure", title: "PSI: share of the time in which some task waited for CPU, memory or I/O, whichever is most", numeric: true,
       sort: (host) => most(vitals.get(host.name))?.share ?? NaN,
@@ -61,17 +62,18 @@ function most(vital: Vital | null): { resource: string; share: number } | null {
   return all.sort((a, b) => b.share - a.share)[0] ?? null;
 }
 
-const NAME: Column<Known> = {
+/** The host, and what is wrong with it; where its reading is shown also its address, for which vitals have no room. */
+const nameColumn = (view: View): Column<Known> => ({
   id: "name", label: "Host", sort: (host) => host.name,
   cell: (node, host) => {
     if (node.firstChild === null) node.append(h("a", { tabindex: -1 }), h("span", { class: "dim under" }));
     showLink(node.firstChild as HTMLAnchorElement, host.name);
     // What is wrong is worth more than an address.
-    setText(node.lastElementChild!, host.error ?? host.address);
+    setText(node.lastElementChild!, host.error ?? (view === "reading" ? host.address : ""));
     setClass(node.lastElementChild!, "problem", host.error !== null);
     node.title = host.error ?? host.address;
   },
-};
+});
 
 const STATE: Column<Known> = { id: "state", label: "State", sort: (host) => STATE_RANK[host.state], cell: (node, host) => showState(node, host.state) };
 

@@ -6,14 +6,13 @@ import { now } from "../clock";
 import { h, setHidden, setText } from "../dom";
 import { clockTime, count, duration, quantity } from "../format";
 import { HeatImage } from "../charts/heat";
+import { MAX_LINES } from "../query/result";
 import { queryAddress } from "../router";
 import { onChange } from "../theme";
 import { type Pixels, hostsOf } from "./matrix";
 import { HeatReader } from "./heatreader";
 import { METRICS, type Metric, SPANS, stepOf, worst } from "./metrics";
 
-/** The page of queries draws no more lines. */
-const LINKED = 50;
 const LEAST_HEIGHT_PX = 48;
 const MOST_HEIGHT_PX = 200;
 const MOST_ROW_PX = 14;
@@ -42,7 +41,7 @@ export class FleetHeat {
   private readonly canvas = h("canvas", { class: "fleet-heat-canvas", role: "application", tabindex: 0 });
   private readonly tip = h("p", { class: "readout num", role: "status" });
   private readonly scale = h("span", { class: "dim num" });
-  private readonly link = h("a", { href: "#/query", "aria-label": "Query of hosts over time", title: `Open the query of the first ${LINKED} of them` }, "Query");
+  private readonly link = h("a", { href: "#/query", "aria-label": "Query of hosts over time", title: `Open the query of the first ${MAX_LINES} of them` }, "Query");
   private readonly problem = h("p", { class: "problem", role: "alert", hidden: true });
   private readonly metricChips: HTMLButtonElement[];
   private readonly spanChips: HTMLButtonElement[];
@@ -68,7 +67,7 @@ export class FleetHeat {
     this.span = SPANS.find((span) => span.key === parameters.get("over")) ?? SPANS[1]!;
     this.metricChips = METRICS.map((metric) => h("button", { type: "button", class: "chip", on: { click: () => this.choose(() => (this.metric = metric)) } }, metric.label));
     this.spanChips = SPANS.map((span) => h("button", { type: "button", class: "chip", on: { click: () => this.choose(() => (this.span = span)) } }, span.label));
-    const fresh = (): void => { this.link.href = queryAddress(worst(this.metric, this.order.slice(0, LINKED), stepOf(this.span.ms)), [["w", this.span.key]]); };
+    const fresh = (): void => { this.link.href = queryAddress(worst(this.metric, this.order.slice(0, MAX_LINES), stepOf(this.span.ms)), [["w", this.span.key]]); };
     for (const event of ["pointerenter", "focus", "click"]) this.link.addEventListener(event, fresh);
     this.element = h(
       "section", { class: "card fleet-heat", "aria-label": "Hosts over time" },

@@ -25,6 +25,7 @@ export const METRICS: readonly Metric[] = [
   pressure("psi-io", "I/O pressure", "io"),
   { key: "in", label: "Network in", name: "onlooker_host_receive_bytes_per_second", matcher: "", unit: "bytes", full: null },
   { key: "out", label: "Network out", name: "onlooker_host_transmit_bytes_per_second", matcher: "", unit: "bytes", full: null },
+  { key: "retransmit", label: "Retransmits", name: "onlooker_host_retransmit_ratio", matcher: "", unit: "share", full: null },
 ];
 
 export const SPANS: readonly { key: string; label: string; ms: number }[] = [

@@ -20,6 +20,8 @@ export interface Vital {
   mountpoint: string | null;
   receive_bytes_per_s: number | null;
   transmit_bytes_per_s: number | null;
+  /** Share of the TCP segments sent that had been sent before. */
+  retransmit: number | null;
   /** Share of the time in which some task waited. */
   pressure: { cpu: number | null; memory: number | null; io: number | null };
 }
@@ -36,6 +38,7 @@ const vital = object<Vital>({
   mountpoint: nullable(text),
   receive_bytes_per_s: orUnknown,
   transmit_bytes_per_s: orUnknown,
+  retransmit: orUnknown,
   pressure: object({ cpu: orUnknown, memory: orUnknown, io: orUnknown }),
 });
 const vitals = object<{ hosts: Vital[] }>({ hosts: list(vital) });

@@ -10,7 +10,7 @@ import type { Metric } from "./complete";
 import { callsOf, metricsOf } from "./typed";
 
 /** Lines of a chart: more cannot be told apart. */
-export const MAX_LINES = 50;
+export const MAX_LINES = 100;
 /** Series that are asked for: of a chart so many have room in an answer, of a table so many can be sorted. */
 export const MAX_SERIES = { chart: 500, table: 10_000 };
 export type Shape = keyof typeof MAX_SERIES;

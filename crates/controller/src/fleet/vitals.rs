@@ -22,6 +22,8 @@ pub const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Kinds of pressure, as the kernel calls them.
 pub(crate) const RESOURCES: [&str; 3] = ["cpu", "memory", "io"];
+/// TCP segments a second, first and further times, of which a share says something.
+const ENOUGH_SEGMENTS: f64 = 4.0;
 const PRESSURES: [&str; 3] = [
     "node_pressure_cpu_waiting_seconds_total",
     "node_pressure_memory_waiting_seconds_total",
@@ -47,6 +49,8 @@ pub(crate) struct Vital {
     pub(crate) receive: Option<f64>,
     /// The same that are sent.
     pub(crate) transmit: Option<f64>,
+    /// Share of all TCP segments sent that had been sent before; of a few a second it says nothing.
+    pub(crate) retransmit: Option<f64>,
     /// Share of the time in which some task waited for each of [`RESOURCES`].
     pub(crate) pressure: [Option<f64>; 3],
 }
@@ -74,7 +78,7 @@ pub(crate) struct Sampler {
 struct Known {
     plan: Arc<Plan>,
     places: Places,
-    rates: [Rate; 6],
+    rates: [Rate; 8],
 }
 
 impl Sampler {
@@ -130,6 +134,8 @@ struct Places {
     filesystems: BTreeMap<Text, [Option<Place>; 4]>,
     receive: Vec<Place>,
     transmit: Vec<Place>,
+    segments: Vec<Place>,
+    retransmitted: Vec<Place>,
     pressure: [Vec<Place>; 3],
 }
 
@@ -173,6 +179,8 @@ impl Places {
             "node_filesystem_readonly" => filesystems.entry(mount()).or_default()[3] = Some(place()),
             "node_network_receive_bytes_total" if label("device") != "lo" => self.receive.push(place()),
             "node_network_transmit_bytes_total" if label("device") != "lo" => self.transmit.push(place()),
+            "node_netstat_Tcp_OutSegs" => self.segments.push(place()),
+            "node_netstat_Tcp_RetransSegs" => self.retransmitted.push(place()),
             name => {
                 if let Some(at) = PRESSURES.iter().position(|pressure| *pressure == name) {
                     self.pressure[at].push(place());
@@ -181,13 +189,14 @@ impl Places {
         }
     }
 
-    /// Counters of which rates are wanted: what the CPUs idled, bytes received, bytes sent, time that tasks waited.
-    fn counted(&self) -> [&[Place]; 6] {
+    /// Counters of which rates are wanted: what the CPUs idled, bytes received and sent, TCP segments sent for the first
+    /// time and again, time that tasks waited.
+    fn counted(&self) -> [&[Place]; 8] {
         let [cpu, memory, io] = &self.pressure;
-        [&self.idle, &self.receive, &self.transmit, cpu, memory, io]
+        [&self.idle, &self.receive, &self.transmit, &self.segments, &self.retransmitted, cpu, memory, io]
     }
 
-    fn vital(&self, values: &Values, rates: &[Rate; 6]) -> Vital {
+    fn vital(&self, values: &Values, rates: &[Rate; 8]) -> Vital {
         let number = |place: &Option<Place>| place.as_ref().and_then(|place| place.number(values));
         let used = |total: &Option<Place>, left: &Option<Place>| {
             let (total, left) = (number(total).filter(|total| *total > 0.0)?, number(left)?);
@@ -198,7 +207,7 @@ impl Places {
             let share = used_share(number(size)?, number(free)?, number(available)?)?;
             Some((share, mount)).filter(|_| !is_fixed)
         });
-        let [idle, receive, transmit, pressures @ ..] = rates.map(|rate| rate.per_second);
+        let [idle, receive, transmit, segments, retransmitted, pressures @ ..] = rates.map(|rate| rate.per_second);
         #[allow(clippy::cast_precision_loss)] // so many CPUs have no host
         let cores = self.cores as f64;
         Vital {
@@ -213,6 +222,11 @@ impl Places {
                 .map(|(share, mount)| (share, mount.clone())),
             receive,
             transmit,
+            // OutSegs does not count those that are sent again.
+            retransmit: segments.zip(retransmitted).and_then(|(first, again)| {
+                let all = first + again;
+                (all >= ENOUGH_SEGMENTS).then(|| again / all)
+            }),
             pressure: pressures.map(|pressure| pressure.map(|share| share.clamp(0.0, 1.0))),
         }
     }

@@ -27,6 +27,7 @@ struct Told<'a> {
     mountpoint: Option<&'a str>,
     receive_bytes_per_s: Option<f64>,
     transmit_bytes_per_s: Option<f64>,
+    retransmit: Option<f64>,
     pressure: Pressure,
 }
 
@@ -51,6 +52,7 @@ impl<'a> Told<'a> {
             mountpoint: vital.filesystem.as_ref().map(|(_, mount)| &**mount),
             receive_bytes_per_s: vital.receive,
             transmit_bytes_per_s: vital.transmit,
+            retransmit: vital.retransmit,
             pressure: Pressure { cpu, memory, io },
         }
     }

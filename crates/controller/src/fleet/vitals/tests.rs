@@ -37,6 +37,8 @@ fn node() -> String {
         ("node_network_receive_bytes_total", "counter", 14, r#"{"device":"eth0"}"#),
         ("node_network_receive_bytes_total", "counter", 15, r#"{"device":"lo"}"#),
         ("node_pressure_io_waiting_seconds_total", "counter", 16, ""),
+        ("node_netstat_Tcp_OutSegs", "counter", 19, ""),
+        ("node_netstat_Tcp_RetransSegs", "counter", 20, ""),
     ])
 }
 
@@ -45,27 +47,32 @@ fn figures_are_those_of_what_is_published() {
     let (mut world, mut host) = (World::new(), Memory::new(64));
     let node = host.region(300, "node", &[], &node());
     let (mut sampler, shown) = (Sampler::default(), Shown::default());
-    let mut look = |world: &mut World, host: &Memory, numbers: [f64; 19]| {
+    let mut look = |world: &mut World, host: &Memory, numbers: [f64; 21]| {
         numbers.iter().enumerate().for_each(|(slot, number)| node.words.set(0, 1 + slot, number.to_bits()));
         world.pass(2 * S);
         world.read("a", host);
         sampler.sample(&world.fleet, &shown);
         shown.get().get("a").cloned().unwrap()
     };
-    let first = [50.0, 9.0, 60.0, 1.0, 0.5, 8e9, 6e9, 0.0, 0.0, 1e12, 5e11, 7e8, 0.0, 1.0, 1e6, 5e9, 3.0, 3e11, 0.0];
+    let first = [50.0, 9.0, 60.0, 1.0, 0.5, 8e9, 6e9, 0.0, 0.0, 1e12, 5e11, 7e8, 0.0, 1.0, 1e6, 5e9, 3.0, 3e11, 0.0, 2e6, 1e3];
     let vital = look(&mut world, &host, first);
     assert_eq!((vital.cpu, vital.cores, vital.load1, vital.receive), (None, 2, Some(0.5), None));
     assert_eq!((vital.memory, vital.swap), (Some(0.25), None), "without swap space there is no share of it");
     assert_eq!(vital.filesystem, Some((0.625, "/".into())), "as df has it; what is read-only is always full");
     // Two seconds: one CPU idles for half of them, the other waits and idles for all of them.
     let mut second = first;
-    for (slot, up) in [(0, 1.0), (1, 1.0), (2, 0.5), (3, 1.5), (14, 3e6), (15, 9e9), (16, 0.5)] {
+    for (slot, up) in [(0, 1.0), (1, 1.0), (2, 0.5), (3, 1.5), (14, 3e6), (15, 9e9), (16, 0.5), (19, 950.0), (20, 50.0)] {
         second[slot] += up;
     }
     let near = |value: Option<f64>, wanted: f64| (value.unwrap() - wanted).abs() < 0.01 * wanted;
     let vital = look(&mut world, &host, second);
     assert!(near(vital.cpu, 0.25) && near(vital.receive, 1.5e6) && near(vital.pressure[2], 0.25), "{vital:?}");
     assert_eq!(vital.transmit, None);
+    assert!(near(vital.retransmit, 0.05), "{vital:?}");
+    // One of two in two seconds says nothing of a link.
+    second[19] += 1.0;
+    second[20] += 1.0;
+    assert_eq!(look(&mut world, &host, second).retransmit, None);
     // A device's counter began again: nobody knows by how much all of them went up.
     second[14] = 0.0;
     assert_eq!(look(&mut world, &host, second).receive, None);

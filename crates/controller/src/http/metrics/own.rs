@@ -32,6 +32,7 @@ const SWAP: &str = "onlooker_host_swap_ratio";
 const FILESYSTEM: &str = "onlooker_host_filesystem_ratio";
 const RECEIVE: &str = "onlooker_host_receive_bytes_per_second";
 const TRANSMIT: &str = "onlooker_host_transmit_bytes_per_second";
+const RETRANSMIT: &str = "onlooker_host_retransmit_ratio";
 const PRESSURE: &str = "onlooker_host_pressure_ratio";
 /// What programs have called as somebody else's metric.
 pub(super) const LEFT_OUT: &str = "onlooker_host_left_out_series";
@@ -82,7 +83,7 @@ const NOTIFICATIONS_DROPPED: &str = "onlooker_controller_notifications_dropped_t
 const NOTIFICATIONS_WAITING: &str = "onlooker_controller_notifications_queue_length";
 
 /// All of them: nobody else's metric has such a name, whether there is something to say or not.
-const FAMILIES: [(&str, Metric, &str); 60] = [
+const FAMILIES: [(&str, Metric, &str); 61] = [
     (
         UP,
         Gauge,
@@ -100,6 +101,7 @@ const FAMILIES: [(&str, Metric, &str); 60] = [
     (FILESYSTEM, Gauge, "Share of the host's fullest file system that is used, as df has it, read-only ones left out."),
     (RECEIVE, Gauge, "What the host's network devices receive: those whose traffic no other one counts."),
     (TRANSMIT, Gauge, "What the host's network devices send: those whose traffic no other one counts."),
+    (RETRANSMIT, Gauge, "Share of the TCP segments that the host sends that it had sent before, where it sends 4 a second."),
     (PRESSURE, Gauge, "Share of the time in which some of the host's tasks waited for a resource."),
     (
         LEFT_OUT,
@@ -239,6 +241,7 @@ pub(super) trait Lines {
             (FILESYSTEM, vital.filesystem.as_ref().map(|(share, _)| *share)),
             (RECEIVE, vital.receive),
             (TRANSMIT, vital.transmit),
+            (RETRANSMIT, vital.retransmit),
         ] {
             value.into_iter().for_each(|value| self.line(name, &[instance], value));
         }
