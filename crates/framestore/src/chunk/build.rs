@@ -23,9 +23,10 @@ pub struct Builder {
     words: Vec<u64>,
     /// Of each column the bits that are not the same in all rows.
     changes: Vec<u64>,
-    /// The words of the row before the first one, if they are known; else the time of the last sample before.
+    /// The words of the row before the first one, if they are known.
     before: Vec<u64>,
-    before_ns: u64,
+    /// When the chunk before begins.
+    begun_ns: u64,
     /// Room for columns.
     columns: Vec<u64>,
 }
@@ -40,7 +41,7 @@ impl Builder {
         let (lines, times_ns, words, changes, before, columns) = Default::default();
         let nothing = Shape { columns: [].into(), is_table: false, bucket_s: 0 };
         let mut builder =
-            Self { track, shape: nothing, mark: 0, lines, times_ns, words, changes, before, before_ns: 0, columns };
+            Self { track, shape: nothing, mark: 0, lines, times_ns, words, changes, before, begun_ns: 0, columns };
         builder.restart(track, shape);
         builder
     }
@@ -58,7 +59,7 @@ impl Builder {
         self.before.clear();
         self.changes.clear();
         self.changes.resize(shape.columns.len(), 0);
-        (self.track, self.shape, self.mark, self.before_ns) = (track, shape, 0, 0);
+        (self.track, self.shape, self.mark, self.begun_ns) = (track, shape, 0, 0);
     }
 
     /// Says which row comes before the first one: times of parts that are the same in it are not new. It is for chunks
@@ -68,10 +69,11 @@ impl Builder {
         self.before.extend(words);
     }
 
-    /// Says how late the last sample before the first row is, for where nobody knows that row, as after a restart: a part
-    /// that is not later in the first row is not new. Else the chunk might seem to begin before the one before it.
+    /// Says when the chunk begins whose rows come before the first one. Chunks are read by their beginnings, so this one
+    /// begins later, whatever times its parts have: what had stood before a restart may be told with another time after
+    /// it, since clocks are compared again. Only where a clock was set back it begins when it does.
     pub fn begin_behind(&mut self, time_ns: u64) {
-        self.before_ns = time_ns;
+        self.begun_ns = time_ns;
     }
 
     /// Words of the last row of the chunks that it has made, or of the one that was said to come before.
@@ -121,10 +123,11 @@ impl Builder {
         let order = self.order();
         let (lines, runs) = self.lines_and_runs(&order);
         let times_ns: Vec<u64> = order.iter().map(|row| self.times_ns[*row as usize]).collect();
+        let span_ns = self.span_ns();
         let contents = Contents {
             track: self.track,
             shape: &self.shape,
-            span_ns: self.span_ns(),
+            span_ns,
             mark: self.mark,
             lines: &lines,
             runs: &runs,
@@ -136,6 +139,7 @@ impl Builder {
         let rows = order.len();
         let mut grid = Grid { first: &self.words, varying, asked: 0, columns: &self.columns, rows };
         let bytes = write(&contents, &mut grid);
+        self.begun_ns = span_ns.0;
         self.begin_anew();
         Some(bytes.expect("rows that are there cannot be damaged"))
     }
@@ -169,16 +173,16 @@ impl Builder {
     /// first one has of long ago is not new, either.
     fn span_ns(&self) -> (u64, u64) {
         let width = self.shape.columns.len();
-        let mut span = (u64::MAX, 0);
-        let mut take = |time_ns: u64| span = (span.0.min(time_ns), span.1.max(time_ns));
-        self.times_ns.iter().for_each(|time_ns| take(*time_ns));
+        let of_rows = self.times_ns.iter().fold((u64::MAX, 0), |(from, to), time| (from.min(*time), to.max(*time)));
+        let floor_ns = if of_rows.0 > self.begun_ns { self.begun_ns + 1 } else { 0 };
+        let mut span = of_rows;
         for (number, _) in self.shape.columns.iter().enumerate().filter(|(_, column)| **column == Column::Time) {
             let first_ns = self.words[number];
-            let is_old = first_ns <= self.before_ns || first_ns < self.times_ns[0].saturating_sub(LATE_NS);
+            let is_old = first_ns < self.times_ns[0].saturating_sub(LATE_NS);
             let mut before = self.before.get(number).copied().unwrap_or(if is_old { first_ns } else { 0 });
             for time_ns in self.words[number..].iter().step_by(width) {
                 if *time_ns != before && *time_ns != 0 {
-                    take(*time_ns);
+                    span = (span.0.min((*time_ns).max(floor_ns)), span.1.max(*time_ns));
                 }
                 before = *time_ns;
             }

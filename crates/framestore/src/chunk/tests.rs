@@ -145,10 +145,11 @@ fn a_head_says_whose_rows_and_when() {
     assert_eq!(late(LATE_NS, LATE_NS), (100 * LATE_NS - 5, 100 * LATE_NS + 9));
     assert_eq!(late(99 * LATE_NS, 99 * LATE_NS), (99 * LATE_NS, 100 * LATE_NS + 9));
     assert_eq!(late(LATE_NS, 2 * LATE_NS), (2 * LATE_NS, 100 * LATE_NS + 9), "it is new in the second row");
-    // Nor is what is not later than the last sample before.
+    // It begins behind the one before, also where a part is told with another time; but not where a clock was set back.
     let part_ns = 100 * LATE_NS - 20;
-    assert_eq!(late_behind(part_ns, part_ns, part_ns), (100 * LATE_NS - 5, 100 * LATE_NS + 9));
+    assert_eq!(late_behind(part_ns, part_ns, part_ns - 1), (part_ns + 1, 100 * LATE_NS + 9));
     assert_eq!(late_behind(part_ns - 1, part_ns, part_ns), (part_ns, 100 * LATE_NS + 9));
+    assert_eq!(late_behind(100 * LATE_NS, part_ns, part_ns), (part_ns, 100 * LATE_NS + 9));
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl Writer {
         let Some(layout) = self.catalogue.look().layout_of(id).cloned() else { return Ok(()) };
         let mut builder = Builder::new(id, Shape::of(&layout));
         builder.begin_after(&before);
-        builder.begin_behind(self.shared.chunks.newest_ns(Level::Raw, id).unwrap_or(0));
+        builder.begin_behind(self.shared.chunks.last_begin_ns(Level::Raw, id).unwrap_or(0));
         for (at, cut) in cuts {
             builder.mark(cut.sequence);
             // They were encoded by this process, or looked at when they came out of the log.

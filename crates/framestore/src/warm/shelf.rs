@@ -155,6 +155,11 @@ impl Shelf {
         chunks.take_while(move |chunk| chunk.from_ns <= to_ns).filter(move |chunk| chunk.to_ns >= from_ns).copied()
     }
 
+    /// The last ones of a track: of those that follow one another the latest is among them.
+    fn last(&self, track: TrackId) -> impl Iterator<Item = &ChunkRef> {
+        self.tracks.get(&track).into_iter().flat_map(|track| track.chunks.iter().rev().take(16))
+    }
+
     /// Forgets files before this one.
     pub(super) fn forget_before(&mut self, number: u32) {
         self.counts = self.counts.split_off(&(number, 0));
@@ -332,8 +337,12 @@ impl Reader {
     /// Latest time of a track's rows, UTC ns.
     #[must_use]
     pub fn newest_ns(&self, level: Level, track: TrackId) -> Option<u64> {
-        self.0
-            .look(level, |shelf| shelf.tracks.get(&track)?.chunks.iter().rev().take(16).map(|chunk| chunk.to_ns).max())
+        self.0.look(level, |shelf| shelf.last(track).map(|chunk| chunk.to_ns).max())
+    }
+
+    /// Earliest time of the chunk of a track that was written last, UTC ns.
+    pub(crate) fn last_begin_ns(&self, level: Level, track: TrackId) -> Option<u64> {
+        self.0.look(level, |shelf| shelf.last(track).max_by_key(|chunk| chunk.arrival()).map(|chunk| chunk.from_ns))
     }
 
     /// How much there is of a track.

@@ -54,14 +54,16 @@ fn figures_are_those_of_what_is_published() {
         sampler.sample(&world.fleet, &shown);
         shown.get().get("a").cloned().unwrap()
     };
-    let first = [50.0, 9.0, 60.0, 1.0, 0.5, 8e9, 6e9, 0.0, 0.0, 1e12, 5e11, 7e8, 0.0, 1.0, 1e6, 5e9, 3.0, 3e11, 0.0, 2e6, 1e3];
+    let first =
+        [50.0, 9.0, 60.0, 1.0, 0.5, 8e9, 6e9, 0.0, 0.0, 1e12, 5e11, 7e8, 0.0, 1.0, 1e6, 5e9, 3.0, 3e11, 0.0, 2e6, 1e3];
     let vital = look(&mut world, &host, first);
     assert_eq!((vital.cpu, vital.cores, vital.load1, vital.receive), (None, 2, Some(0.5), None));
     assert_eq!((vital.memory, vital.swap), (Some(0.25), None), "without swap space there is no share of it");
     assert_eq!(vital.filesystem, Some((0.625, "/".into())), "as df has it; what is read-only is always full");
     // Two seconds: one CPU idles for half of them, the other waits and idles for all of them.
     let mut second = first;
-    for (slot, up) in [(0, 1.0), (1, 1.0), (2, 0.5), (3, 1.5), (14, 3e6), (15, 9e9), (16, 0.5), (19, 950.0), (20, 50.0)] {
+    for (slot, up) in [(0, 1.0), (1, 1.0), (2, 0.5), (3, 1.5), (14, 3e6), (15, 9e9), (16, 0.5), (19, 950.0), (20, 50.0)]
+    {
         second[slot] += up;
     }
     let near = |value: Option<f64>, wanted: f64| (value.unwrap() - wanted).abs() < 0.01 * wanted;

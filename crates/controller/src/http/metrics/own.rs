@@ -101,7 +101,11 @@ const FAMILIES: [(&str, Metric, &str); 61] = [
     (FILESYSTEM, Gauge, "Share of the host's fullest file system that is used, as df has it, read-only ones left out."),
     (RECEIVE, Gauge, "What the host's network devices receive: those whose traffic no other one counts."),
     (TRANSMIT, Gauge, "What the host's network devices send: those whose traffic no other one counts."),
-    (RETRANSMIT, Gauge, "Share of the TCP segments that the host sends that it had sent before, where it sends 4 a second."),
+    (
+        RETRANSMIT,
+        Gauge,
+        "Share of the TCP segments that the host sends that it had sent before, where it sends 4 a second.",
+    ),
     (PRESSURE, Gauge, "Share of the time in which some of the host's tasks waited for a resource."),
     (
         LEFT_OUT,
