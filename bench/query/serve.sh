@@ -1,12 +1,13 @@
 # shellcheck shell=bash
 # For bench/common.sh's users: a controller over made-up samples of bench/query/columns, or of made_series, a file like it; its targets are those of made_targets, where that is a file.
 
-# address FILE PATTERN: what the line says that tells where a server listens.
+# address FILE PATTERN PID: what the line says that tells where the server with this pid listens.
 address() {
-  for _ in $(seq 36000); do
+  while kill -0 "$3" 2>/dev/null; do
     sed -n "s|$2|\1|p" "$1" | grep . && return
     sleep 0.1
   done
+  cat "$1" >&2
   echo "bench: no server in $1" >&2
   return 1
 }
@@ -42,5 +43,5 @@ serve_made() {
   build/onlooker controller --config "$scratch/controller.toml" 2>"$scratch/controller.log" &
   pids+=($!)
   # shellcheck disable=SC2034 # the caller's
-  server=$(address "$scratch/controller.log" '.*http://\([0-9.:]*\)/.*')
+  server=$(address "$scratch/controller.log" '.*http://\([0-9.:]*\)/.*' "${pids[-1]}")
 }

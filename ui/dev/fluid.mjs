@@ -36,9 +36,9 @@ async function wheel(page, title) {
 
 const hasValues = (page, title) => t.eventually(`${part}: ${title} has values`, async () => /\d/.test(await chart(page, title).locator(".legend .value").first().innerText()));
 
-/** Rows that come every 10 ms in charts of 50 series and more: as they come, and while a moment of them is looked through. */
+/** Rows that come every 10 ms in charts of 50 series and more, on a tall screen: as they come, and while a moment of them is looked through. */
 async function rows() {
-  const page = await t.page({ bypassCSP: true });
+  const page = await t.page({ viewport: { width: 1280, height: 1600 } });
   let series = 0;
   page.on("request", (request) => {
     const { pathname, searchParams } = new URL(request.url());
