@@ -9,7 +9,7 @@ import { Harness } from "./harness.mjs";
 const [url, part, hosts, seconds] = process.argv.slice(2);
 const t = await Harness.start({ url, close: async () => {} });
 const MS = process.env.QUICK ? 3000 : 15_000;
-const NOTCH_MS = 120;
+const NOTCH_MS = 50;
 const figure = (name, value) => console.log(`figure ${name} ${value}`);
 
 /** 95 of 100 frames come so soon after the one before; beside it what the machine can do at all. */
@@ -74,7 +74,7 @@ const isHeatDone = (text) => {
   const heat = document.querySelector(".fleet-heat");
   return heat.ariaBusy === "false" && document.querySelector(".fleet-heat-canvas").ariaLabel?.startsWith(text);
 };
-const isChartThere = (title, lines) => document.querySelector("section.chart")?.ariaLabel.startsWith(title) && document.querySelectorAll(".query-answer .legend li").length === lines;
+const isChartThere = (title) => document.querySelector("section.chart")?.ariaLabel.startsWith(title);
 const isHeatWhole = (page) => t.eventually(`${part}: the heat map is drawn`, async () => /0 to/.test(await page.locator(".fleet-heat-scale").innerText()) && (await page.locator(".fleet-heat").getAttribute("aria-busy")) === "false");
 
 /** The same click several times, with others between them: the median. */
@@ -90,18 +90,18 @@ async function day() {
   const page = await t.page({ bypassCSP: true });
   const span = `${seconds / 3600}h`;
   await t.go(page, `#/query?q=node_load1&w=${span}`);
-  const lines = () => page.locator(".query-answer .legend li").count();
-  await t.eventually("day: a line for each host", async () => (await lines()) === Number(hosts));
+  const isRead = async () => (await page.locator(".query-summary").innerText()).startsWith(`${hosts} series`) && (await page.locator("section.chart").count()) === 1;
+  await t.eventually("day: a line for each host", isRead);
   let factor = 1;
   await timed("day_chart", async () => {
     const query = `node_load1 * ${++factor}`;
     await page.locator("textarea").fill(query);
-    return drawn(page, page.getByRole("button", { name: "Run", exact: true }), isChartThere, query, Number(hosts));
+    return drawn(page, page.getByRole("button", { name: "Run", exact: true }), isChartThere, query);
   });
   await t.shot(page, "fluid-day");
   const to = Date.now() - 60_000;
   await t.go(page, `#/query?q=node_load1&from=${to - seconds * 1000}&to=${to}`);
-  await t.eventually("day: a line for each host again", async () => (await lines()) === Number(hosts));
+  await t.eventually("day: a line for each host again", isRead);
   await frames(page, "day", () => wheel(page, "node_load1"));
   await t.shot(page, "fluid-day-zoomed");
   await t.go(page, "#/?over=1h");

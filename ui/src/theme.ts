@@ -66,6 +66,8 @@ export const LINE_COLOURS = 7;
 const DASHES: readonly number[][] = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
 
 export const lineColour = (index: number): string => colour(`--line-${index % LINE_COLOURS}`);
-export const lineDash = (index: number): number[] => DASHES[Math.floor(index / LINE_COLOURS) % DASHES.length]!;
+/** Of more lines nobody tells dashes apart, and to draw them takes five times as long. */
+export const MOST_DASHED = LINE_COLOURS * DASHES.length;
+export const lineDash = (index: number, lines: number): number[] => (lines > MOST_DASHED ? [] : DASHES[Math.floor(index / LINE_COLOURS) % DASHES.length]!);
 
 export const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");

@@ -7,7 +7,7 @@ import { h, setClass, setHidden, setText } from "../dom";
 import { count, duration, isBinary, moment, quantity, tick } from "../format";
 import { axisTop } from "../ranges";
 import { quantile } from "../series";
-import { colour, lineDash, onChange } from "../theme";
+import { MOST_DASHED, colour, lineDash, onChange } from "../theme";
 import type { Span } from "../view";
 import { BINARY_STEPS, TIME_STEPS, decades, rowMarks, timeLabels, timeMarks } from "./axes";
 import { type ChartSpec, type Fineness, type Frame, MAX_BANDS, type Scene, assemble, emptyFrame, extremes, nearest, ownValue, stands } from "./frame";
@@ -16,6 +16,7 @@ import { type Navigator, listen } from "./gestures";
 import { HeatImage, octaves, paintHistogram, paintRows } from "./heat";
 import { Legend, PEAK_COLOUR, paintOf } from "./legend";
 import { areApart, build, whiskers } from "./paths";
+import { Still } from "./still";
 
 const HEIGHT_PX = 176;
 /** Numbers that change ten times a second cannot be read. */
@@ -49,6 +50,7 @@ export class Chart {
   /** What the keyboard's cursor finds, for those who do not see it. */
   private readonly spoken = h("p", { class: "hidden", role: "status" });
   private readonly heat: HeatImage | null;
+  private readonly still = new Still();
   private readonly stops: (() => void)[] = [];
   private frame: Frame;
   private scene: Scene | null = null;
@@ -126,8 +128,17 @@ export class Chart {
   }
 
   draw(scene: Scene): void {
+    const { tracks } = this.scene ?? {};
     this.scene = scene;
     this.fine = scene.fineness(this.spec);
+    // What was asked for is here: another part of its time is the same points.
+    this.still.isShown = this.fine.isExact === true && tracks === scene.tracks && this.still.does(this.plot, scene, () => this.drawWhole(scene));
+    if (!this.still.isShown) this.drawWhole(scene);
+    else this.plot.batch(() => this.plot.setScale("x", { min: scene.from, max: scene.to }));
+  }
+
+  private drawWhole(scene: Scene): void {
+    this.still.isShown = false;
     this.frame = assemble(this.spec, scene.tracks, scene.from, scene.to, this.breaks, this.hidden);
     if (this.spec.kind === "histogram") this.fitOctaves();
     // Of a part of the lines the whole's greatest value says nothing.
@@ -144,6 +155,7 @@ export class Chart {
       plot.setScale("x", { min: scene.from, max: scene.to });
       plot.setScale("y", this.yRange());
     });
+    this.still.was(scene, frame.t.length * this.spec.lines.length);
     this.showValues();
     this.showExtremes();
   }
@@ -161,6 +173,7 @@ export class Chart {
 
   destroy(): void {
     clearTimeout(this.extremesTimer);
+    this.still.destroy();
     for (const stop of this.stops) stop();
     this.legend?.destroy();
     this.plot.destroy();
@@ -252,14 +265,14 @@ export class Chart {
           scale: "y",
           auto: false,
           show: this.heat === null,
-          width: spec.kind === "stack" ? 1 : 1.5,
+          width: spec.kind === "stack" || spec.lines.length > MOST_DASHED ? 1 : 1.5,
           stroke: () => paintOf(spec, i),
           fill: () => paintOf(spec, i) + (spec.kind === "stack" ? "b0" : "30"),
-          dash: spec.kind === "stack" ? [] : lineDash(i),
+          dash: spec.kind === "stack" ? [] : lineDash(i, spec.lines.length),
           points: { show: false },
-          paths: (u) => this.path(u, i),
+          paths: (u) => (this.still.isShown ? null : this.path(u, i)),
         })),
-        { scale: "y", auto: false, show: this.heat === null, width: 1, stroke: () => colour(PEAK_COLOUR), points: { show: false }, paths: (u) => this.peakPath(u) },
+        { scale: "y", auto: false, show: this.heat === null, width: 1, stroke: () => colour(PEAK_COLOUR), points: { show: false }, paths: (u) => (this.still.isShown ? null : this.peakPath(u)) },
       ],
       hooks: {
         drawClear: [(u) => this.drawBelow(u)],
@@ -292,6 +305,10 @@ export class Chart {
 
   private drawBelow(u: uPlot): void {
     if (this.scene === null) return;
+    if (this.still.isShown) {
+      this.still.paint(u, this.scene);
+      return;
+    }
     drawGaps(u, this.scene, this.fine.shownMs);
     const { left, top, width, height } = u.bbox;
     if (this.heat !== null && (this.frame.t.length > 0 || this.frame.columns.length > 0)) {

@@ -78,7 +78,7 @@ export class Legend {
 
   private entry(i: number): Entry {
     const { label } = this.spec.lines[i]!;
-    const swatch = this.swatch(lineDash(i));
+    const swatch = this.swatch(lineDash(i, this.spec.lines.length));
     const value = h("span", { class: "value num" });
     const stats = COLUMNS.map(() => h("span", { class: "stat num" }));
     const button = h(

@@ -38,11 +38,13 @@ export class Answer {
   private readonly resize = new ResizeObserver(() => this.redraw());
   private span: Span = { from: 0, to: 1 };
   private isBusy = false;
+  private isDue = false;
 
   constructor(private readonly navigator: () => Navigator | null) {
     this.resize.observe(this.body);
     // The chart's values follow its cursor, once a frame.
     const follow = (): void => {
+      if (this.isDue) this.paint();
       if (this.chart?.chart.areValuesDue === true) this.chart.chart.showValues();
       this.frame = requestAnimationFrame(follow);
     };
@@ -84,7 +86,13 @@ export class Answer {
     this.chart?.chart.showSelection(span);
   }
 
+  /** Once a frame, whatever has changed. */
   redraw(): void {
+    this.isDue = true;
+  }
+
+  private paint(): void {
+    this.isDue = false;
     const { drawing, stepMs } = this;
     if (drawing === null) return;
     const fine = { intervalMs: 0, shownMs: stepMs, resolutionMs: 0, stepped: false, rateError: 0, isExact: true as const };

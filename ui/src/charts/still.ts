@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A picture of a chart that takes longer than a frame to draw: while another part of the time is looked for it is stretched, and the chart is drawn once that
+//! rests.
+
+import type uPlot from "uplot";
+import type { Span } from "../view";
+
+/** Points from which on a drawing takes longer than a frame. */
+const HEAVY_POINTS = 5000;
+const REST_MS = 150;
+
+export class Still {
+  private readonly canvas = document.createElement("canvas");
+  /** What is drawn in full, and how many points that has. */
+  private drawn: (Span & { points: number }) | null = null;
+  private isTaken = false;
+  private resting: number | undefined;
+
+  /** The chart is drawn as it is, up to the next call. */
+  isShown = false;
+
+  /** The chart was drawn in full. */
+  was(span: Span, points: number): void {
+    clearTimeout(this.resting);
+    this.drawn = { from: span.from, to: span.to, points };
+    this.isTaken = false;
+  }
+
+  /** Whether the picture does for now; `draw` is called once it does no more. */
+  does(u: uPlot, { from, to }: Span, draw: () => void): boolean {
+    const { drawn, canvas } = this;
+    const { width, height, left, top } = u.bbox;
+    if (drawn === null || drawn.points < HEAVY_POINTS || (drawn.from === from && drawn.to === to) || width === 0) return false;
+    if (!this.isTaken) {
+      [canvas.width, canvas.height] = [width, height];
+      canvas.getContext("2d")!.drawImage(u.ctx.canvas, left, top, width, height, 0, 0, width, height);
+      this.isTaken = true;
+    }
+    clearTimeout(this.resting);
+    this.resting = setTimeout(draw, REST_MS);
+    return true;
+  }
+
+  /** Stretches it over what of its time is shown. */
+  paint(u: uPlot, { from, to }: Span): void {
+    const { drawn, canvas } = this;
+    if (drawn === null) return;
+    const { left, top, width, height } = u.bbox;
+    const x = (t: number): number => left + ((t - from) / (to - from)) * width;
+    u.ctx.save();
+    u.ctx.beginPath();
+    u.ctx.rect(left, top, width, height);
+    u.ctx.clip();
+    u.ctx.drawImage(canvas, x(drawn.from), top, x(drawn.to) - x(drawn.from), height);
+    u.ctx.restore();
+  }
+
+  destroy(): void {
+    clearTimeout(this.resting);
+  }
+}
