@@ -44,7 +44,7 @@ async function rows() {
     const { pathname, searchParams } = new URL(request.url());
     if (pathname.endsWith("/live")) series = Math.max(series, searchParams.getAll("series").length);
   });
-  const more = ["node_softirqs_total", "node_cpu_seconds_total", "onlooker_responder_packets_total", "node_cpu_guest_seconds_total", "node_schedstat_running_seconds_total"].map((name) => `f=${name}`).join("&");
+  const more = ["node_softirqs_total", "node_cpu_seconds_total", "onlooker_responder_packets_total", "node_cpu_guest_seconds_total", "node_schedstat_running_seconds_total", "node_intr_total"].map((name) => `f=${name}`).join("&");
   await t.go(page, `#/host/host-00?w=10s&${more}`);
   await hasValues(page, "CPU by mode");
   await page.waitForTimeout(4000);
