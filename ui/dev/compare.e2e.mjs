@@ -29,7 +29,7 @@ export async function compare(t, page, scheme) {
   await page.keyboard.press("c");
   await t.eventually(`compare ${scheme}: c opens the comparison`, () => page.url().includes("#/compare?host=api-1&host=api-2&host=api-4"));
   await t.eventually(`compare ${scheme}: each chart has a line a host`, async () => (await entries(page, "CPU")).join() === chosen.join() && /%/.test(await value(page, "CPU", 2)));
-  t.check(`compare ${scheme}: eight vitals`, (await page.locator(".charts section.chart").count()) === 8);
+  t.check(`compare ${scheme}: nine vitals`, (await page.locator(".charts section.chart").count()) === 9);
   await t.eventually(`compare ${scheme}: charts say how far points are apart`, async () => (await chart(page, "CPU").locator(".badges").innerText()).includes("shown every 15"));
   await t.shot(page, `compare-${scheme}`);
 }
