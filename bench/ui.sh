@@ -23,9 +23,12 @@ start_live() {
 
 # stop PID: one of pids ends, and is none any more.
 stop() {
+  local at
   kill "$1"
   wait "$1" || true
-  pids=("${pids[@]/$1/}")
+  for at in "${!pids[@]}"; do
+    if [ "${pids[at]}" = "$1" ]; then unset "pids[at]"; fi
+  done
 }
 
 # look PART ADDRESS HOSTS SECONDS [PREFIX...]: the browser does that part, by a prefix like nsenter; its figures go into $scratch/figures.

@@ -16,7 +16,7 @@ export class Still {
   private isTaken = false;
   private resting: number | undefined;
 
-  /** The chart is drawn as it is, up to the next call. */
+  /** It stands for the chart, until that is drawn in full. */
   isShown = false;
 
   /** The chart was drawn in full. */
