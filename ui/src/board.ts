@@ -27,6 +27,8 @@ const MAX_PER_FRAME = 2;
 /** While a fixed view moves under the pointer. */
 const MAX_PER_FRAME_FIXED = 4;
 const LATE_FRAME_MS = 25;
+/** A view that has not changed for so long rests. */
+const MOVING_MS = 120;
 const MIN_STEP_MS = 100;
 const MAX_STEP_MS = 1000;
 const REDUCED_STEP_MS = 1000;
@@ -83,6 +85,8 @@ export class Board {
   private readonly past: Past;
   /** Of what a fixed view shows. */
   private version = 0;
+  /** When the fixed view was changed last. */
+  private movedAt = -Infinity;
   /** Streams stand, or shall. */
   private isFollowing: boolean;
   private resting: number | undefined;
@@ -98,7 +102,7 @@ export class Board {
   ) {
     this.window = view.window;
     this.isFollowing = view.span === null;
-    this.past = new Past(host, { changed: () => this.version++, problem: events.problem });
+    this.past = new Past(host, { changed: () => this.changed(), problem: events.problem });
     this.frameRequest = requestAnimationFrame(this.onFrame);
   }
 
@@ -137,6 +141,7 @@ export class Board {
       return;
     }
     if (wasLive) this.past.begin(this.tracks, this.gaps, this.liveMs);
+    else this.movedAt = performance.now();
     this.past.aim(view.span, this.widthPx);
     this.version++;
     this.resting = setTimeout(() => this.rest(), REST_AFTER_MS);
@@ -150,6 +155,12 @@ export class Board {
   /** What is known of a fixed view. */
   get reading(): "reading" | "open-ended" | "complete" {
     return this.past.isReading ? "reading" : this.past.isOpenEnded ? "open-ended" : "complete";
+  }
+
+  /** Of a fixed view there are other values. */
+  private changed(): void {
+    this.version++;
+    this.movedAt = -Infinity;
   }
 
   /** What a drag would select. */
@@ -439,7 +450,7 @@ export class Board {
     if (isLive) this.gaps.prune(span.to - 2 * this.window.ms);
     const source = isLive ? this : this.past;
     const loading = isLive ? this.unread.size > 0 || this.loads > 0 : this.past.isReading;
-    const scene: Scene = { ...span, tracks: source.tracks, gaps: source.gaps, silentSince: this.silentSince(), loading, fineness: this.fineness };
+    const scene: Scene = { ...span, tracks: source.tracks, gaps: source.gaps, silentSince: this.silentSince(), loading, fineness: this.fineness, isMoving: !isLive && performance.now() - this.movedAt < MOVING_MS };
     const began = performance.now();
     for (const chart of due.slice(0, atMost)) {
       chart.draw(scene);

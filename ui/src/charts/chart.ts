@@ -19,6 +19,8 @@ import { areApart, build, whiskers } from "./paths";
 import { Still } from "./still";
 
 const HEIGHT_PX = 176;
+/** Of a column of a histogram, about: each takes as long as a point. */
+const CELLS = 50;
 /** Numbers that change ten times a second cannot be read. */
 const EXTREMES_EVERY_MS = 500;
 /** Of lines that are not the one that the legend points at. */
@@ -132,7 +134,10 @@ export class Chart {
     this.scene = scene;
     this.fine = scene.fineness(this.spec);
     // What was asked for is here: another part of its time is the same points.
-    this.still.isShown = this.fine.isExact === true && tracks === scene.tracks && this.still.does(this.plot, scene, () => this.drawWhole(scene));
+    const isSame = scene.isMoving ?? (this.fine.isExact === true && tracks === scene.tracks);
+    // The board's charts are drawn in turns.
+    const drawNext = scene.isMoving === true ? () => { this.drawn = NaN; } : () => this.drawWhole(scene);
+    this.still.isShown = isSame && this.still.does(this.plot, scene, scene.isMoving === true, drawNext);
     if (!this.still.isShown) this.drawWhole(scene);
     else this.plot.batch(() => this.plot.setScale("x", { min: scene.from, max: scene.to }));
   }
@@ -155,7 +160,7 @@ export class Chart {
       plot.setScale("x", { min: scene.from, max: scene.to });
       plot.setScale("y", this.yRange());
     });
-    this.still.was(scene, frame.t.length * this.spec.lines.length);
+    this.still.was(scene, frame.t.length * this.spec.lines.length + frame.columns.length * CELLS);
     this.showValues();
     this.showExtremes();
   }

@@ -50,6 +50,8 @@ export interface Scene extends Span {
   /** The past is still being read. */
   loading: boolean;
   fineness: (spec: ChartSpec) => Fineness;
+  /** Its time moves under somebody's hand, and nothing else is other than before. */
+  isMoving?: boolean;
 }
 
 export interface LineData {

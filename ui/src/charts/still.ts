@@ -5,8 +5,9 @@
 import type uPlot from "uplot";
 import type { Span } from "../view";
 
-/** Points from which on a drawing takes longer than a frame. */
+/** Points from which on a drawing takes longer than a frame; of the charts of a host's page several are drawn in one. */
 const HEAVY_POINTS = 5000;
+const HEAVY_POINTS_OF_MANY = 1000;
 const REST_MS = 150;
 
 export class Still {
@@ -26,11 +27,11 @@ export class Still {
     this.isTaken = false;
   }
 
-  /** Whether the picture does for now; `draw` is called once it does no more. */
-  does(u: uPlot, { from, to }: Span, draw: () => void): boolean {
+  /** Whether the picture does for now; `draw` is called once it does no more. `isOneOfMany`: others move with it. */
+  does(u: uPlot, { from, to }: Span, isOneOfMany: boolean, draw: () => void): boolean {
     const { drawn, canvas } = this;
     const { width, height, left, top } = u.bbox;
-    if (drawn === null || drawn.points < HEAVY_POINTS || (drawn.from === from && drawn.to === to) || width === 0) return false;
+    if (drawn === null || drawn.points < (isOneOfMany ? HEAVY_POINTS_OF_MANY : HEAVY_POINTS) || (drawn.from === from && drawn.to === to) || to <= drawn.from || from >= drawn.to || width === 0) return false;
     if (!this.isTaken) {
       [canvas.width, canvas.height] = [width, height];
       canvas.getContext("2d")!.drawImage(u.ctx.canvas, left, top, width, height, 0, 0, width, height);
