@@ -9,6 +9,7 @@ import { createServer } from "node:http";
 import { extname, join, normalize } from "node:path";
 import { Fleet, hash } from "./model.mjs";
 import * as boards from "./boards.mjs";
+import { COLUMNS, columns } from "./columns.mjs";
 import { vitals } from "./vitals.mjs";
 import * as promql from "./promql.mjs";
 import * as searched from "./search.mjs";
@@ -66,7 +67,11 @@ async function handle(fleet, play, root, request, response) {
   if (isPrometheus && parts[2] === "rules") return json({ status: "success", data: { groups: play.rules ? RULES : [] } });
   const known = isPrometheus ? promql.metadata(fleet, [parts[2], parts[3]], url.searchParams) : undefined;
   if (known !== undefined) return json({ status: "success", data: known });
-  const answered = isPrometheus && promql.answer(fleet, parts[2], new URLSearchParams(await body(request)));
+  const form = isPrometheus ? new URLSearchParams(await body(request)) : null;
+  const answered = form !== null && promql.answer(fleet, parts[2], form);
+  if (answered && answered.status === 200 && parts[2] === "query_range" && (request.headers.accept ?? "").includes(COLUMNS)) {
+    return response.writeHead(200, { "Content-Type": COLUMNS, Vary: "Accept" }).end(columns(answered.body, form));
+  }
   if (answered) return response.writeHead(answered.status, { "Content-Type": "application/json" }).end(JSON.stringify(answered.body));
   const [, , , what, name, sub] = parts;
   if (what === "status") return json(status(fleet, play));

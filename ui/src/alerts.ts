@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Alerts that are pending or firing: asked for in one place for all pages, and how they are shown.
 
-import { type Alert, type AlertState, ApiError, getAlerts } from "./api";
+import { type Alert, type AlertState, getAlerts } from "./api";
 import { h } from "./dom";
 import { poll } from "./poll";
+import { ApiError } from "./request";
 
 const POLL_MS = 5000;
 

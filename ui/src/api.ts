@@ -3,6 +3,7 @@
 
 import { type Check, anything, boolean, list, nullable, number, numbers, numbersOrNulls, object, oneOf, optional, record, text } from "./check";
 import { chunks } from "./chunks";
+import { ApiError, BASE, PROMETHEUS, errorText, query, request } from "./request";
 
 export type HostState = "connecting" | "reading" | "silent" | "failed";
 export const HOST_STATES: readonly HostState[] = ["reading", "connecting", "silent", "failed"];
@@ -355,63 +356,6 @@ export const liveEvents = {
   histogram: (value: unknown) => histogramValue(value, "row.v"),
 };
 
-/** A request that failed. `status` is 0 where no answer came at all. */
-export class ApiError extends Error {
-  constructor(
-    readonly status: number,
-    message: string,
-  ) {
-    super(message);
-    this.name = "ApiError";
-  }
-}
-
-const REQUEST_TIMEOUT_MS = 10_000;
-/** The controller reads for a query 20 s at most, after up to 10 s for its turn. */
-const RANGE_TIMEOUT_MS = 30_000;
-
-export interface Asking {
-  /** Asked by POST, for what a URL has no room for. */
-  form?: Record<string, string>;
-  timeoutMs?: number;
-}
-
-export async function request<T>(path: string, check: Check<T>, signal?: AbortSignal, { form, timeoutMs = REQUEST_TIMEOUT_MS }: Asking = {}): Promise<T> {
-  const timeout = AbortSignal.timeout(timeoutMs);
-  const either = signal === undefined ? timeout : AbortSignal.any([signal, timeout]);
-  let answer: Response;
-  let body: string;
-  try {
-    const post = form === undefined ? {} : { method: "POST", body: new URLSearchParams(form) };
-    answer = await fetch(path, { signal: either, headers: { Accept: "application/json" }, credentials: "same-origin", ...post });
-    body = await answer.text();
-  } catch (error) {
-    if (signal?.aborted === true) throw error;
-    const why = timeout.aborted ? `gave no answer within ${timeoutMs / 1000} s` : "cannot be reached";
-    throw new ApiError(0, `The controller ${why}. Is it running, and does the network lead to it?`);
-  }
-  if (!answer.ok) {
-    throw new ApiError(answer.status, errorText(body) ?? `The controller answered ${answer.status} to ${path.split("?")[0] ?? path}.`);
-  }
-  return check(JSON.parse(body), "");
-}
-
-export function errorText(body: string): string | null {
-  try {
-    return object<{ error: string }>({ error: text })(JSON.parse(body), "").error;
-  } catch {
-    return null; // A proxy's HTML, say: the status has to do.
-  }
-}
-
-export function query(parameters: [string, string | number][]): string {
-  return parameters.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&");
-}
-
-/** Relative, so that the controller may be served below a prefix. */
-export const BASE = "api/onlooker/v1";
-export const PROMETHEUS = "api/v1";
-
 export const getStatus = (signal?: AbortSignal): Promise<Status> => request(`${BASE}/status`, status, signal);
 
 /** All hosts; with `since` those that have changed, and the `fresh` ones in any case, as far as their names fit into a URL. */
@@ -454,6 +398,8 @@ export interface Span {
   points: number;
 }
 
+/** The controller reads for a query 20 s at most, after up to 10 s for its turn. */
+const RANGE_TIMEOUT_MS = 30_000;
 /** An answer has 16 MiB of text at most, and a point takes some 100 bytes. */
 const MAX_ANSWER_POINTS = 100_000;
 

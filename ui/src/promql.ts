@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! PromQL over the controller's own Prometheus API (docs/promql.md): queries as texts, answers typed and checked. A refused query is an ApiError with Prometheus' words.
 
-import { PROMETHEUS, request } from "./api";
 import { type Check, ContractError, anything, list, object, oneOf, optional, record, text } from "./check";
+import { COLUMNS, decoded, isColumns } from "./columns";
+import { PROMETHEUS, answered, request } from "./request";
 
 /** One value of an instant vector. The name of its metric, where it has one, is the label `__name__`. */
 export interface Sample {
@@ -56,10 +57,13 @@ export async function instant(query: string, timeMs: number, signal: AbortSignal
   return data.result.map(({ metric, value }) => ({ labels: metric, value: value[1] }));
 }
 
-/** The values of `query` at each step between two times, both included. */
+/** The values of `query` at each step between two times, both included: in columns, where the controller has them so. */
 export async function range(query: string, span: { fromMs: number; toMs: number; stepMs: number }, signal: AbortSignal): Promise<Points[]> {
   const form = { query, start: String(span.fromMs / 1000), end: String(span.toMs / 1000), step: String(span.stepMs / 1000) };
-  const { data } = await request(`${PROMETHEUS}/query_range`, matrix, signal, { form, timeoutMs: QUERY_TIMEOUT_MS });
+  const take = (answer: Response): Promise<string | ArrayBuffer> => (isColumns(answer) ? answer.arrayBuffer() : answer.text());
+  const body = await answered(`${PROMETHEUS}/query_range`, take, signal, { form, timeoutMs: QUERY_TIMEOUT_MS, accept: `${COLUMNS}, application/json` });
+  if (typeof body !== "string") return decoded(body);
+  const { data } = matrix(JSON.parse(body), "");
   return data.result.map(({ metric, values }) => ({ labels: metric, ...values }));
 }
 

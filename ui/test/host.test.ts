@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { ApiError, type Series, getRange } from "../src/api";
+import { type Series, getRange } from "../src/api";
 import { ContractError } from "../src/check";
 import { standard } from "../src/charts/standard";
 import { disks, disksQuery, interfaces, interfacesQuery, mounts, mountsQuery, tcp, tcpQuery } from "../src/host/devices";
@@ -9,6 +9,7 @@ import { outline, rates } from "../src/host/spark";
 import { Subject, rateWindowMs, span } from "../src/host/subject";
 import { counted, trends, trendsQuery, vitals, vitalsQuery } from "../src/host/vitals";
 import { type Sample, anyOf, instant, literal, quote, range, together } from "../src/promql";
+import { ApiError } from "../src/request";
 
 function series(name: string, labels: Record<string, string> = {}, rest: Partial<Series> = {}): Series {
   const inner = Object.entries(labels).map(([key, value]) => `${key}="${value}"`).join(",");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Boards at the controller (docs/http.md#boards). Each version has a tag; a change names the one that it is made of.
 
-import { ApiError, BASE, errorText, request } from "../api";
 import { boolean, list, nullable, number, object, text } from "../check";
+import { ApiError, BASE, errorText, request } from "../request";
 import { type Json, isObject } from "./json";
 import { written } from "./transfer";
 

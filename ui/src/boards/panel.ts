@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One panel of a board: what its queries give, as a chart, figures or a table; or a text. Its buttons, while the board is edited.
 
-import { ApiError } from "../api";
 import { Chart } from "../charts/chart";
 import type { Navigator } from "../charts/gestures";
 import { h, notice, setHidden, setText } from "../dom";
@@ -12,6 +11,7 @@ import type { Result } from "../promql";
 import type { Metric } from "../query/complete";
 import { type Drawing, MAX_SERIES, type Steps, stepsOf, unitOf } from "../query/result";
 import { ResultTable } from "../query/table";
+import { ApiError } from "../request";
 import { type Span } from "../view";
 import type { Panel, Target } from "./dashboard";
 import { type Answered, type State, figuresOf, isOfEnd, panelDrawing, shownUnit } from "./draw";

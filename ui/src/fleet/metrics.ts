@@ -39,7 +39,7 @@ export const SPANS: readonly { key: string; label: string; ms: number }[] = [
 const SAMPLED_MS = 5000;
 const COLUMNS = 240;
 const LEAST_COLUMNS = 30;
-/** Values that are asked for of all hosts together: of text these are 11 MB, which a browser takes apart in a fifth of a second. */
+/** Values that are asked for of all hosts together: 5 MB in columns; as JSON 14 MB, which a browser takes apart in a fifth of a second. */
 const MAX_CELLS = 600_000;
 
 /** A column is so long: a whole number of samples. Of many hosts there are fewer columns, half of them, or a quarter, so that one host more seldom changes them. */
@@ -49,7 +49,7 @@ export function stepOf(spanMs: number, hosts = 1): number {
   return Math.ceil(spanMs / columns / SAMPLED_MS) * SAMPLED_MS;
 }
 
-/** Of each step the least, mean or greatest. A colour, or a point of a line, shows no more digits: 17 of them would take three times as long to send and read. */
+/** Of each step the least, mean or greatest. A colour, or a point of a line, shows no more digits, and short numbers pack better. */
 export function overStep({ name, matcher, unit }: Metric, how: "min" | "avg" | "max", hosts: readonly string[], stepMs: number): string {
   const matchers = [matcher, anyOf("instance", hosts)].filter((text) => text !== "").join(",");
   return `round(${how}_over_time(${name}{${matchers}}[${stepMs / 1000}s])${unit === "share" ? ", 0.0001" : ""})`;

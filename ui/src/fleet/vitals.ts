@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How busy and how full the fleet's hosts are, by name; and how their CPUs went in the last minutes, of the hosts in view.
 
-import { BASE, request } from "../api";
 import { list, nullable, number, object, text } from "../check";
 import { now } from "../clock";
 import { type Points, range } from "../promql";
+import { BASE, request } from "../request";
 import { CPU, worst } from "./metrics";
 
 /** How busy and how full a host is; shares are from 0 to 1, null is what is not known. */

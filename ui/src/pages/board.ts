@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One board: its variables, its time, its panels; and while it is edited, what changes them. Each change is saved at once, and can be undone.
 
-import { ApiError } from "../api";
 import { askPanel, download } from "../boards/create";
 import { type Dashboard, type Panel, type Section, dashboardOf } from "../boards/dashboard";
 import { ask as askForm } from "../boards/dialog";
@@ -18,6 +17,7 @@ import { sentence } from "../format";
 import { ask } from "../promql";
 import { Known } from "../query/known";
 import { WINDOWS } from "../ranges";
+import { ApiError } from "../request";
 import { queryAddress, replaceParameters } from "../router";
 import { TimeBar } from "../timebar";
 import { AskedTime } from "../timed";

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Hosts side by side: each vital in a chart with a line a host, and a query of one's own. The address has hosts, metrics, query and time.
 
-import { ApiError } from "../api";
 import { type Comparison, fromParameters, ownQuery, toParameters } from "../compare/asked";
 import { VitalCharts } from "../compare/charts";
 import { now, syncedStatus } from "../clock";
@@ -13,6 +12,7 @@ import { Answer } from "../query/answer";
 import { QueryField } from "../query/field";
 import { Known } from "../query/known";
 import { MAX_SERIES, stepsOf } from "../query/result";
+import { ApiError } from "../request";
 import { hostAddress } from "../router";
 import { TimeBar } from "../timebar";
 import { AskedTime } from "../timed";

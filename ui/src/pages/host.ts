@@ -2,7 +2,7 @@
 //! One host: its state, what is short on it, sections of tables and charts, any metric by search, how it is read.
 
 import { onChange } from "../alerts";
-import { ApiError, type HostDetail, type Series, getHost, getMetrics, getSeries } from "../api";
+import { type HostDetail, type Series, getHost, getMetrics, getSeries } from "../api";
 import { Board } from "../board";
 import { PROGRAM_SEARCH, chartOf, programs } from "../charts/any";
 import type { Chart } from "../charts/chart";
@@ -21,6 +21,7 @@ import { Subject } from "../host/subject";
 import type { Binding } from "../keys";
 import type { LiveState } from "../live";
 import { poll } from "../poll";
+import { ApiError } from "../request";
 import { replaceParameters } from "../router";
 import { seriesOf } from "../search/ask";
 import type { Choices } from "../search/dialog";

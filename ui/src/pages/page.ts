@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What every page is, and what pages have in common.
 
-import { ApiError, login } from "../api";
+import { login } from "../api";
 import { h, notice, setHidden, setText } from "../dom";
 import { sentence } from "../format";
 import type { Binding } from "../keys";
+import { ApiError } from "../request";
 import type { Choices } from "../search/dialog";
 
 export interface Page {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Queries: PromQL over all hosts, as a chart over the time shown or as a table at its end. The address has all of it.
 
-import { ApiError } from "../api";
 import { askAdd } from "../boards/create";
 import { grafanaUnit } from "../boards/units";
 import { now, syncedStatus } from "../clock";
@@ -14,6 +13,7 @@ import { Known } from "../query/known";
 import { forget, lastQueries, remember } from "../query/past";
 import { faultOf } from "../query/place";
 import { MAX_SERIES, type Shape, stepsOf, unitOf } from "../query/result";
+import { ApiError } from "../request";
 import { replaceParameters } from "../router";
 import { TimeBar } from "../timebar";
 import { AskedTime } from "../timed";

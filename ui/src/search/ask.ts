@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the controller finds for some words (docs/http.md, Search), typed and checked.
 
-import { BASE, type HostState, type Series, type SeriesType, hostState, query, request, seriesList, seriesType } from "../api";
+import { type HostState, type Series, type SeriesType, hostState, seriesList, seriesType } from "../api";
 import { list, number, object, optional, record, text } from "../check";
+import { BASE, query, request } from "../request";
 
 export interface FoundMetric {
   name: string;

@@ -2,7 +2,7 @@
 //! What all answers have in common.
 
 use axum::Json;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
@@ -56,6 +56,18 @@ impl IntoResponse for Failure {
         }
         response
     }
+}
+
+/// Whether one of the choices that a header lists is it, and not refused by a quality of 0.
+pub(super) fn accepts(headers: &HeaderMap, name: HeaderName, is_it: impl Fn(&str) -> bool) -> bool {
+    let texts = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    let is_taken = |choice: &str| {
+        let mut parts = choice.split(';').map(str::trim);
+        let is_named = parts.next().is_some_and(&is_it);
+        let quality = parts.find_map(|part| part.strip_prefix("q=")?.trim().parse::<f32>().ok());
+        is_named && quality.is_none_or(|quality| quality > 0.0)
+    };
+    texts.flat_map(|text| text.split(',')).any(is_taken)
 }
 
 /// Milliseconds, with their fraction, of nanoseconds.
@@ -181,6 +193,26 @@ mod tests {
         assert!(parameters(Some("c=1"), &["a"]).unwrap_err().message.contains("known are: a"));
         assert_eq!(ns(ms(1_795_300_000_000_123_000)), 1_795_300_000_000_123_000);
         assert!(number(&[("a".into(), "NaN".into())], "a", 0.0, 1.0).is_err());
+    }
+
+    #[test]
+    fn what_is_accepted_is_named_and_not_refused() {
+        for (choices, is_accepted) in [
+            ("text/columns", true),
+            ("text/html, text/columns;v=1; q=0.5", true),
+            ("text/columns;q=0", false),
+            ("text/columns; v=1;q=0.000, */*", false),
+            ("text/*", false),
+            ("", false),
+        ] {
+            let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(choices))]);
+            assert_eq!(accepts(&headers, header::ACCEPT, |kind| kind == "text/columns"), is_accepted, "{choices}");
+        }
+        assert!(!accepts(&HeaderMap::new(), header::ACCEPT, |_| true));
+        let mut twice = HeaderMap::new();
+        twice.append(header::ACCEPT, HeaderValue::from_static("a"));
+        twice.append(header::ACCEPT, HeaderValue::from_static("b"));
+        assert!(accepts(&twice, header::ACCEPT, |kind| kind == "b"));
     }
 
     #[test]

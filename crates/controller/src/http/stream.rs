@@ -29,7 +29,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
-use super::answer::Failure;
+use super::answer::{Failure, accepts};
 use super::limits::{ANSWER_TIME, BUFFER_BYTES, Limits, Place, Queue, Refusal, Turn};
 
 /// An answer goes on its way in pieces of about this length.
@@ -45,14 +45,7 @@ pub(super) const VARY: HeaderValue = HeaderValue::from_static("accept-encoding")
 
 /// Whether a client takes gzip.
 pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
-    let texts = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
-    let takes = |coding: &str| {
-        let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
-        let quality = parameters.trim().strip_prefix("q=").map(str::trim).and_then(|q| q.parse::<f32>().ok());
-        let name = name.trim();
-        (name.eq_ignore_ascii_case("gzip") || name == "*") && quality.is_none_or(|quality| quality > 0.0)
-    };
-    texts.flat_map(|text| text.split(',')).any(takes)
+    accepts(headers, header::ACCEPT_ENCODING, |coding| coding.eq_ignore_ascii_case("gzip") || coding == "*")
 }
 
 /// Packs an answer that is there.

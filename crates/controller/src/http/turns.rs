@@ -133,7 +133,7 @@ async fn packed(response: Response) -> Response {
         Ok(bytes) if bytes.len() >= LEAST_PACKED_BYTES => {
             parts.headers.remove(header::CONTENT_LENGTH);
             parts.headers.insert(header::CONTENT_ENCODING, GZIP);
-            parts.headers.insert(header::VARY, VARY);
+            parts.headers.append(header::VARY, VARY);
             Response::from_parts(parts, gzip(&bytes).into())
         }
         Ok(bytes) => Response::from_parts(parts, bytes.into()),

@@ -5,6 +5,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 mod boards;
+mod columns;
 mod limits;
 mod many;
 mod openapi;

@@ -7,24 +7,24 @@ use std::net::SocketAddr;
 use onlooker_testbed::{Agent, Controller, get, json, own_network, request, until};
 use serde_json::{Value, json};
 
-const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
+pub(super) const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
 
-fn encoded(pairs: &[(&str, &str)]) -> String {
+pub(super) fn encoded(pairs: &[(&str, &str)]) -> String {
     form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
 }
 
-fn ask(address: SocketAddr, path: &str, pairs: &[(&str, &str)]) -> Value {
+pub(super) fn ask(address: SocketAddr, path: &str, pairs: &[(&str, &str)]) -> Value {
     let answer = json(address, &format!("/api/v1/{path}?{}", encoded(pairs)));
     assert_eq!(answer["status"], "success", "{answer}");
     answer
 }
 
-fn result(address: SocketAddr, query: &str) -> Vec<Value> {
+pub(super) fn result(address: SocketAddr, query: &str) -> Vec<Value> {
     ask(address, "query", &[("query", query)])["data"]["result"].as_array().unwrap().clone()
 }
 
 /// A host that is read, and some rows of it.
-fn read_host(interval: &str) -> (Agent, Controller) {
+pub(super) fn read_host(interval: &str) -> (Agent, Controller) {
     let agent = Agent::start();
     let controller = Controller::start("", &format!("{}interval = \"{interval}\"\n", agent.target("a")));
     until("rows", || (result(controller.address(), "count_over_time(node_load1[1m]) > 5").len() == 1).then_some(()));

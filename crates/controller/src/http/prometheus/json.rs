@@ -5,19 +5,20 @@ use std::fmt::Write as _;
 
 use onlooker_promql::histogram::{Histogram, Interval};
 use onlooker_promql::labels::Labels;
+use onlooker_promql::notes::Note;
 use onlooker_promql::value::{Grid, Series, Value, is_hole};
 use serde_json::to_string;
 
 use super::TRUNCATED;
 use super::notes;
 
-/// Text of an answer at most.
+/// An answer at most, whatever its form.
 const MAX_BYTES: usize = 64 << 20;
 
 const VALUES: &str = "values";
 const HISTOGRAMS: &str = "histograms";
 
-/// The text would be too long.
+/// The answer would be too long.
 #[derive(Debug)]
 pub(super) struct TooLong;
 
@@ -70,7 +71,7 @@ pub(super) fn written(
                     sample(&mut out, start_ns, one.values.first().copied().unwrap_or(f64::NAN));
                 }
                 out.push('}');
-                fits(&out)?;
+                fits(out.len())?;
             }
             out.push(']');
         }
@@ -83,17 +84,24 @@ pub(super) fn written(
                 list(&mut out, VALUES, one.times_ns.iter().copied().zip(one.values.iter().copied()), sample);
                 list(&mut out, HISTOGRAMS, one.histograms.iter().map(|(time_ns, own)| (*time_ns, &**own)), histogram);
                 out.push('}');
-                fits(&out)?;
+                fits(out.len())?;
             }
             out.push(']');
         }
     }
+    end(&mut out, &answer.notes, count > most, stats);
+    fits(out.len())?;
+    Ok(out)
+}
+
+/// What comes after the series: `data` and the answer are closed.
+pub(super) fn end(out: &mut String, told: &[Note], is_truncated: bool, stats: Option<&str>) {
     if let Some(stats) = stats {
         let _ = write!(out, r#","stats":{stats}"#);
     }
     out.push('}');
-    let [mut warnings, infos] = notes(&answer.notes);
-    warnings.extend((count > most).then(|| TRUNCATED.to_owned()));
+    let [mut warnings, infos] = notes(told);
+    warnings.extend(is_truncated.then(|| TRUNCATED.to_owned()));
     for (name, list) in [("warnings", warnings), ("infos", infos)] {
         if !list.is_empty() {
             let list: Vec<String> = list.iter().map(|text| quoted(text)).collect();
@@ -101,12 +109,11 @@ pub(super) fn written(
         }
     }
     out.push('}');
-    fits(&out)?;
-    Ok(out)
 }
 
-fn fits(out: &str) -> Result<(), TooLong> {
-    if out.len() > MAX_BYTES { Err(TooLong) } else { Ok(()) }
+/// Whether an answer may have so many bytes.
+pub(super) fn fits(bytes: usize) -> Result<(), TooLong> {
+    if bytes > MAX_BYTES { Err(TooLong) } else { Ok(()) }
 }
 
 fn quoted(text: &str) -> String {
@@ -115,7 +122,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// `{"metric":{...}`, still open.
-fn metric(out: &mut String, labels: &Labels) {
+pub(super) fn metric(out: &mut String, labels: &Labels) {
     out.push_str(r#"{"metric":{"#);
     for (at, (name, value)) in labels.iter().enumerate() {
         let _ = write!(out, "{}{}:{}", if at > 0 { "," } else { "" }, quoted(name), quoted(value));

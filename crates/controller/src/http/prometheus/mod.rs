@@ -3,8 +3,10 @@
 //!
 //! Whoever asks Prometheus asks us the same way: names of parameters, their forms, what is unknown ignored, errors with
 //! Prometheus' types and codes. [`parameters`] reads requests, [`query`], [`printed`], [`lists`], [`targets`] and
-//! [`rules`] answer, [`json`] writes. Every request takes its turn on a thread that may block; a query ends when its client has gone.
+//! [`rules`] answer, [`json`] and [`columns`] write. Every request takes its turn on a thread that may block; a query ends
+//! when its client has gone.
 
+mod columns;
 mod features;
 mod json;
 mod lists;

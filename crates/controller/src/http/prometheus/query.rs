@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use axum::Extension;
 use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use onlooker_promql::limits::{Budget, Limits};
 use onlooker_promql::{Helpers, Options, Query, QueryError, Times};
@@ -15,11 +16,12 @@ use onlooker_reader::clock::Moment;
 use serde_json::json;
 
 use super::super::Shared;
+use super::super::answer::accepts;
 use super::super::limits::Refusal;
 use super::super::turns::Gone;
 use super::json::written;
 use super::parameters::Parameters;
-use super::{Fault, JSON, Kind};
+use super::{Fault, JSON, Kind, columns};
 
 /// A query takes no longer, whatever `timeout` says.
 const MAX_TIME: Duration = Duration::from_secs(30);
@@ -48,13 +50,14 @@ pub(super) async fn instant(
 ) -> Result<Response, Fault> {
     let now_ns = Moment::now().utc_ns.cast_signed();
     let times = Times::instant(asked.time_ns_or("time", now_ns)?);
-    answer(&shared, &gone, &asked, times, false)
+    answer(&shared, &gone, &asked, times, Form::Instant)
 }
 
 /// Many.
 pub(super) async fn range(
     State(shared): State<Shared>,
     Extension(gone): Extension<Gone>,
+    headers: HeaderMap,
     asked: Parameters,
 ) -> Result<Response, Fault> {
     let (start_ns, end_ns) = (asked.time_ns("start")?, asked.time_ns("end")?);
@@ -70,10 +73,23 @@ pub(super) async fn range(
         let why = "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)";
         return Err(Fault::new(Kind::BadData, why));
     }
-    answer(&shared, &gone, &asked, Times { start_ns, end_ns, step_ns }, true)
+    let takes_columns = accepts(&headers, header::ACCEPT, |kind| kind.eq_ignore_ascii_case(columns::TYPE));
+    let form = if takes_columns { Form::Columns } else { Form::Range };
+    let mut response = answer(&shared, &gone, &asked, Times { start_ns, end_ns, step_ns }, form)?;
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+    Ok(response)
 }
 
-fn answer(shared: &Shared, gone: &Gone, asked: &Parameters, times: Times, is_range: bool) -> Result<Response, Fault> {
+/// As what an answer is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Instant,
+    Range,
+    /// A range in columns, where they can have it.
+    Columns,
+}
+
+fn answer(shared: &Shared, gone: &Gone, asked: &Parameters, times: Times, form: Form) -> Result<Response, Fault> {
     let began = Instant::now();
     let most = asked.most("limit")?;
     let time = asked.positive_ns("timeout")?.map_or(MAX_TIME, |ns| Duration::from_nanos(ns.unsigned_abs()));
@@ -95,7 +111,12 @@ fn answer(shared: &Shared, gone: &Gone, asked: &Parameters, times: Times, is_ran
         });
         json!({ "timings": timings }).to_string()
     });
-    let text = written(&answer, is_range, most, stats.as_deref()).map_err(|error| {
+    if form == Form::Columns
+        && let Some(bytes) = columns::written(&answer, most, stats.as_deref())
+    {
+        return Ok(([(header::CONTENT_TYPE, columns::TYPE)], bytes).into_response());
+    }
+    let text = written(&answer, form != Form::Instant, most, stats.as_deref()).map_err(|error| {
         shared.limits.count(Refusal::QueryBytes);
         Fault::new(Kind::Execution, error)
     })?;
