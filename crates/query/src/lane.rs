@@ -30,7 +30,7 @@ use onlooker_series::series::Form;
 use crate::exported::Reading;
 use crate::native::Natives;
 use crate::plan::{LanePlan, Lanes};
-use crate::tracks::{INTERVALS, MAX_SILENCE_NS, Tracks, piece_end_ns};
+use crate::tracks::{INTERVALS, MAX_SILENCE_NS, SILENCE_NS, Tracks, piece_end_ns};
 use crate::window::Edges;
 
 /// Samples that the lanes of a series hold at most, together.
@@ -211,7 +211,7 @@ impl<V: Copy> Out<V> {
         }
     }
 
-    /// Passes rows of which somebody else takes the samples next to whole seconds: from which one on, and how many of
+    /// Passes rows of which somebody else takes the samples next to the lines of a grid: from which one on, and how many of
     /// all were taken before or are too early. `None`: something ends, stands or is older than what came before.
     fn pass_thinned(&mut self, samples: &Thinned<'_>) -> Option<(usize, u32)> {
         let (first_ns, last_ns) = samples.rows_ns;
@@ -224,7 +224,7 @@ impl<V: Copy> Out<V> {
         }
         let is_before = |time_ns: &u64| *time_ns <= self.sample_ns || *time_ns < self.floor_ns;
         let from = samples.acquired_ns.partition_point(is_before);
-        // Only the first one can be the one that came last; the first that is not too early is next to a whole second.
+        // Only the first one can be the one that came last; the first that is not too early is next to a line.
         let is_same = samples.acquired_ns[0] == self.sample_ns && from == 1;
         let known = if is_same { 1 } else { samples.numbers.get(from).copied().unwrap_or(0) };
         if last_ns >= self.floor_ns {
@@ -282,7 +282,7 @@ fn order(reading: &Reading) -> Option<Order> {
     }
 }
 
-/// Whether samples next to whole seconds are remembered: not of lines of tables, which come seldom.
+/// Whether samples next to the lines of a grid are remembered: not of lines of tables, which come seldom.
 pub(crate) fn may_be_thinned(lane: &LanePlan) -> bool {
     lane.line == Line::ONLY && order(&lane.reading).is_some()
 }
@@ -300,6 +300,8 @@ struct Reader<'a> {
     edges: Option<&'a mut Edges>,
     /// Samples that there are to be.
     most: usize,
+    /// Time of the last row of the piece.
+    until_ns: u64,
     /// Of the row with which there are so many.
     end_ns: Option<u64>,
 }
@@ -351,12 +353,26 @@ impl Reader<'_> {
 
 impl Visit for Reader<'_> {
     fn thinner(&self) -> Option<Thinner> {
-        let order = self.edges.as_ref().filter(|edges| edges.is_of_seconds()).and(order(self.reading))?;
+        let (grid_ns, order) = (self.edges.as_ref()?.grid_ns()?, order(self.reading)?);
         let [word, time @ ..] = &self.columns.words[..] else { return None };
-        (self.columns.line == Line::ONLY).then_some(Thinner { word: *word, time: time.first().copied(), order })
+        (self.columns.line == Line::ONLY).then_some(Thinner {
+            word: *word,
+            time: time.first().copied(),
+            order,
+            grid_ns,
+        })
     }
 
     fn thinned(&mut self, samples: &Thinned<'_>) -> bool {
+        let (_, last_ns) = samples.rows_ns;
+        if self.out.row_ns >= Some(last_ns) {
+            // With the piece before.
+            return true;
+        }
+        if last_ns > self.until_ns && samples.max_distance_ns > SILENCE_NS {
+            // Whether something ends is known piece by piece.
+            return false;
+        }
         let Some(edges) = self.edges.as_mut() else { return false };
         if !edges.may_take(samples) || self.natives.is_some() {
             return false;
@@ -544,6 +560,7 @@ impl<'a> Lane<'a> {
                 has_time,
                 edges,
                 most,
+                until_ns: end_ns,
                 end_ns: None,
             };
             // What is damaged is silence.

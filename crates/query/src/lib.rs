@@ -15,7 +15,7 @@
 //!
 //! **Cost.** To find a series takes some microseconds. Series are read track by track, and what is decoded of a track is
 //! kept for the next ones, 32 MiB a query at most: a chunk is opened once, columns that several series have are decoded
-//! once, and heads once for all queries; so are samples next to whole seconds, of chunks of dense rows. What is held
+//! once, and heads once for all queries; so are samples next to whole seconds or minutes, of dense rows. What is held
 //! beside that is some 16,384 samples of the series that is being read, all lanes together. An instant selector wants
 //! the newest sample only: the last rows are looked at, from the newest back, and the series is read where these do not
 //! tell all.

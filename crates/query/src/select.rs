@@ -26,7 +26,7 @@ use crate::plan::{LanePlan, Lanes, best};
 use crate::recorded;
 use crate::shown::Shown;
 use crate::tracks::{MAX_SILENCE_NS, Tracks, times};
-use crate::window::{Edges, SECOND_NS};
+use crate::window::{Edges, grid_ns};
 
 /// What it costs to name a series, in units of a budget, and to look whether a track has rows of a time.
 const SERIES: usize = 200;
@@ -35,10 +35,12 @@ const TRACK: usize = 20;
 pub(crate) const ASK: usize = 100;
 /// Rows from one step to the next from which on only the last ones before each step are looked at.
 const SPARSE_ROWS: u64 = 128;
+/// Of longer steps rows are looked for one by one, however few of them a grid leaves.
+const MOST_STEP_NS: i64 = 300_000_000_000;
 /// Memory of a text beside itself: its counters, and its place in the set.
 const TEXT_BYTES: usize = 48;
-/// Rows are dense that are so close together.
-const DENSE_NS: u64 = 200_000_000;
+/// Rows are dense of which a cell of the grid has more.
+const DENSE_ROWS: u64 = 5;
 /// Tracks that are looked for between two questions to the budget.
 const TRACKS: usize = 1 << 10;
 /// Memory of a label of a series that is found: its name and its value are there once for all.
@@ -353,11 +355,13 @@ impl SeriesSource for StoreSource<'_> {
         let steps = (to_ns - from_ns) / step_ns.unsigned_abs().max(1) + 1;
         let rows: u64 = lanes.iter().map(|lane| self.tracks.rows(lane.track, (from_ns, to_ns))).sum();
         let is_read = lanes.iter().any(LanePlan::is_read_whole);
-        // Steps of whole seconds need few of such rows, which are known once somebody has asked.
-        let is_dense = rows.saturating_mul(DENSE_NS) > to_ns - from_ns;
-        let is_of_seconds = step_ns % SECOND_NS == 0 && span.until_ns % SECOND_NS == 0;
+        // Steps of a grid need few of such rows, which are known once somebody has asked.
+        let is_dense = |grid_ns: u64| rows.saturating_mul(grid_ns) > DENSE_ROWS.saturating_mul(to_ns - from_ns);
         let best = best(&lanes);
-        let is_thinned = is_dense && is_of_seconds && !best.is_empty() && best.iter().all(may_be_thinned);
+        let is_thinned = step_ns <= MOST_STEP_NS
+            && grid_ns(&[step_ns, span.until_ns]).is_some_and(is_dense)
+            && !best.is_empty()
+            && best.iter().all(may_be_thinned);
         Ok(!is_read && !is_thinned && rows / steps >= SPARSE_ROWS)
     }
 }

@@ -8,9 +8,15 @@ use std::ops::Range;
 use onlooker_framestore::Thinned;
 use onlooker_promql::source::{STALE, Span, Summary, Windows};
 
-pub(crate) const SECOND_NS: i64 = 1_000_000_000;
+/// Grids of times whose samples are remembered, the widest first.
+const GRIDS_NS: [u64; 2] = [60_000_000_000, 1_000_000_000];
 /// So far from where an edge is supposed it is looked for one by one.
 const NEAR: usize = 3;
+
+/// The widest grid that has all these times.
+pub(crate) fn grid_ns(times_ns: &[i64]) -> Option<u64> {
+    GRIDS_NS.into_iter().find(|grid_ns| times_ns.iter().all(|ns| ns.unsigned_abs().is_multiple_of(*grid_ns)))
+}
 
 /// A sample, and its number in the series.
 #[derive(Clone, Copy)]
@@ -55,11 +61,11 @@ impl Edges {
         Self { is_last_only: true, ..Self::new(windows) }
     }
 
-    /// Whether all windows begin and end at whole seconds.
-    pub(crate) fn is_of_seconds(&self) -> bool {
+    /// The grid at whose lines all windows begin and end. Where they begin does not matter to who wants the last sample.
+    pub(crate) fn grid_ns(&self) -> Option<u64> {
         let Windows { first_end_ns, step_ns, count, range_ns, .. } = self.windows;
-        let is_whole = |ns: i64| ns % SECOND_NS == 0;
-        is_whole(first_end_ns) && is_whole(range_ns) && (count < 2 || is_whole(step_ns))
+        let range_ns = if self.is_last_only { 0 } else { range_ns };
+        grid_ns(&[first_end_ns, range_ns, if count < 2 { 0 } else { step_ns }])
     }
 
     pub(crate) fn count_windows(&self) -> usize {
@@ -166,7 +172,7 @@ impl Edges {
         self.paused_ns = Some(end_ns);
     }
 
-    /// Samples next to whole seconds, from the one at `from` on, where all windows begin and end at such. So many samples
+    /// Samples next to the lines of the grid at which all windows begin and end, from the one at `from` on. So many samples
     /// of all these rows have come before, or are before all windows.
     pub(crate) fn take_thinned(
         &mut self,

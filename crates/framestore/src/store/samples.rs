@@ -92,11 +92,10 @@ impl<'a, V: Visit> Samples<'a, V> {
         Ok(())
     }
 
-    /// Samples of a chunk next to whole seconds, if that is enough.
+    /// Samples of a chunk next to the lines of a grid, if that is enough.
     pub(super) fn take_thinned(&mut self, cache: &Cache, place: &Place, piece: &Piece) -> Result<bool, StoreError> {
         let Some(thinner) = self.visit.thinner() else { return Ok(false) };
-        let is_over = piece.times().span_ns.is_some_and(|(_, last_ns)| last_ns <= self.to_ns);
-        if self.wanted.time.is_some() || self.wanted.line != Line::ONLY || !is_over {
+        if self.wanted.time.is_some() || self.wanted.line != Line::ONLY {
             return Ok(false);
         }
         let Some(column) = cache.of(place, piece, thinner)? else { return Ok(false) };

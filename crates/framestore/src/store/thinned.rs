@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Samples next to whole seconds, of chunks that queries read: found once for all queries.
+//! Samples next to the lines of a grid, of chunks that queries read: found once for all queries.
 //!
-//! A dashboard asks every few seconds for windows that begin and end at whole seconds. Of rows that are 10 ms apart, two of
-//! a hundred are at their edges. So these stay, with where the values fell in between, up to so many bytes. Who asks
-//! again does not decode the column, nor its times.
+//! A dashboard asks every few seconds for windows that begin and end at whole seconds, or, of a day, at whole minutes.
+//! Of rows that are 10 ms apart two of a hundred are at the edges of seconds; of rows that are 1 s apart two of sixty at
+//! those of minutes. So these stay, with where the values fell in between, up to so many bytes. Who asks again does not
+//! decode the column, nor its times.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,20 +13,20 @@ use super::lock;
 use super::recent::Recent;
 use super::visit::{Fall, Order, Thinned, Thinner};
 use crate::damage::StoreError;
-use crate::types::{Line, SECOND_NS};
+use crate::types::Line;
 use crate::warm::Place;
 
 /// Bytes of all columns; as many again, at most, of the times that they share.
 const MOST_BYTES: usize = 32 << 20;
 /// What an entry costs beside its words.
 const ENTRY_BYTES: usize = 192;
-/// One of so many samples may stay: where more are next to whole seconds, nothing is.
+/// One of so many samples may stay: where more are next to a line, nothing is.
 const ONE_OF: usize = 4;
 /// One of so many values may be less than the one before: else counters are read whole.
 const FALLS_ONE_OF: usize = 16;
 
-/// A chunk's arrival, and the column that says when its values were acquired.
-type TimesKey = ((u32, u32), Option<usize>);
+/// A chunk's arrival, the column that says when its values were acquired, and the grid.
+type TimesKey = ((u32, u32), Option<usize>, u64);
 
 /// Times of the samples that stay, of all columns that were acquired then.
 pub(super) struct Times {
@@ -39,9 +40,9 @@ pub(super) struct Times {
     acquired_ns: Vec<u64>,
 }
 
-/// The second that a time is in, whose last ns is whole.
-fn second(time_ns: u64) -> u64 {
-    time_ns.saturating_sub(1) / SECOND_NS
+/// The cell of the grid that a time is in, whose last ns is on a line.
+fn cell(time_ns: u64, grid_ns: u64) -> u64 {
+    time_ns.saturating_sub(1) / grid_ns
 }
 
 /// Rows with a sample, which is later than all before.
@@ -58,7 +59,7 @@ fn fresh(acquired_ns: &[u64]) -> Vec<u32> {
 
 impl Times {
     /// Of rows that rise, with when they were acquired. `None`: there are no rows.
-    fn new(times_ns: &[u64], acquired_ns: &[u64], fresh: &[u32], max_distance_ns: u64) -> Option<Self> {
+    fn new(times_ns: &[u64], acquired_ns: &[u64], fresh: &[u32], max_distance_ns: u64, grid_ns: u64) -> Option<Self> {
         let rows_ns = (*times_ns.first()?, *times_ns.last()?);
         let mut newest_ns = 0;
         let max_age_ns = times_ns.iter().zip(acquired_ns).map(|(time_ns, sample_ns)| {
@@ -67,10 +68,10 @@ impl Times {
         });
         let max_age_ns = max_age_ns.max().unwrap_or(0);
         let sample_ns = |number: usize| fresh.get(number).map(|row| acquired_ns[*row as usize]);
-        let second_of = |number: usize| sample_ns(number).map(second);
+        let cell_of = |number: usize| sample_ns(number).map(|time_ns| cell(time_ns, grid_ns));
         let is_edge = |number: &usize| {
-            let own = second_of(*number);
-            number.checked_sub(1).and_then(second_of) != own || second_of(number + 1) != own
+            let own = cell_of(*number);
+            number.checked_sub(1).and_then(cell_of) != own || cell_of(number + 1) != own
         };
         let mut edges: Vec<usize> = (0..fresh.len()).filter(is_edge).collect();
         if edges.len() * ONE_OF > times_ns.len() {
@@ -142,9 +143,9 @@ impl Cache {
         &self,
         place: &Place,
         piece: &Piece,
-        Thinner { word, time, order }: Thinner,
+        Thinner { word, time, order, grid_ns }: Thinner,
     ) -> Result<Option<Arc<Column>>, StoreError> {
-        let of_times = (place.chunk().arrival(), time);
+        let of_times = (place.chunk().arrival(), time, grid_ns.max(1));
         let key = (of_times, word, order);
         if let Some(known) = lock(&self.columns).get(key) {
             return Ok(Some(known));
@@ -167,7 +168,7 @@ impl Cache {
         let acquired = key.1.map(|time| piece.columns(&[time])).transpose()?.and_then(|mut columns| columns.pop());
         let acquired_ns = acquired.as_ref().map_or(&times_ns[..], |acquired| acquired.of(0..times_ns.len()));
         let fresh = fresh(acquired_ns);
-        let Some(times) = Times::new(times_ns, acquired_ns, &fresh, max_distance_ns) else { return Ok(None) };
+        let Some(times) = Times::new(times_ns, acquired_ns, &fresh, max_distance_ns, key.2) else { return Ok(None) };
         let times = lock(&self.times).get(key).unwrap_or_else(|| times.into());
         lock(&self.times).keep(key, &times, times.bytes());
         if times.numbers.is_empty() {
@@ -183,11 +184,13 @@ mod tests {
     use bolero::check;
 
     use super::*;
+    use crate::types::SECOND_NS;
 
-    /// Whatever rows have, each window between whole seconds has the first and the last of its samples.
+    /// Whatever rows have, each window between lines of the grid has the first and the last of its samples.
     #[test]
-    fn edges_of_whole_seconds_stay() {
-        check!().with_type::<Vec<(u8, u8, u8)>>().for_each(|rows| {
+    fn edges_of_the_grid_stay() {
+        check!().with_type::<(u8, Vec<(u8, u8, u8)>)>().for_each(|(grid, rows)| {
+            let grid_ns = (1 + u64::from(grid % 4)) * SECOND_NS / 2;
             let (mut times_ns, mut acquired_ns, mut words, mut now_ns) =
                 (Vec::new(), Vec::new(), Vec::new(), SECOND_NS);
             for (apart, age, word) in rows {
@@ -197,7 +200,9 @@ mod tests {
                 words.push(u64::from(*word));
             }
             let own = fresh(&acquired_ns);
-            let Some(times) = Times::new(&times_ns, &acquired_ns, &own, 0) else { return assert!(rows.is_empty()) };
+            let Some(times) = Times::new(&times_ns, &acquired_ns, &own, 0, grid_ns) else {
+                return assert!(rows.is_empty());
+            };
             let fresh: Vec<(u64, u64)> =
                 own.iter().map(|row| (acquired_ns[*row as usize], words[*row as usize])).collect();
             assert!(fresh.is_sorted_by(|one, next| one.0 < next.0));
@@ -208,7 +213,7 @@ mod tests {
             let thinned = column.thinned();
             let kept: Vec<(u64, u64)> =
                 thinned.acquired_ns.iter().copied().zip(thinned.words.iter().copied()).collect();
-            for at_ns in (0..=now_ns / SECOND_NS + 1).map(|second| second * SECOND_NS) {
+            for at_ns in (0..=now_ns / grid_ns + 1).map(|line| line * grid_ns) {
                 let split = |all: &[(u64, u64)]| {
                     let at = all.partition_point(|(time_ns, _)| *time_ns <= at_ns);
                     (at.checked_sub(1).map(|at| all[at]), all.get(at).copied())

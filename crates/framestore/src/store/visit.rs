@@ -100,7 +100,7 @@ impl Order {
     }
 }
 
-/// Which samples are wanted where those next to whole seconds are enough.
+/// Which samples are wanted where those next to the lines of a grid of times are enough.
 #[derive(Clone, Copy, Debug)]
 pub struct Thinner {
     /// The word that is their value.
@@ -109,6 +109,8 @@ pub struct Thinner {
     pub time: Option<usize>,
     /// By what a value is less than the one before.
     pub order: Order,
+    /// From one line of the grid to the next, ns; one is at 0 UTC.
+    pub grid_ns: u64,
 }
 
 /// A value that is less than the one before.
@@ -122,8 +124,8 @@ pub struct Fall {
     pub after: u64,
 }
 
-/// Of rows of a line that follow one another, each later than the one before, samples next to whole seconds. A sample
-/// is a row's that was acquired later than all of the rows before. With one at the end of a second (which includes that
+/// Of rows that follow one another, each later than the one before, samples next to the lines of a grid. A sample
+/// is a row's that was acquired later than all of the rows before. With the last one up to a line (which includes that
 /// time) goes the next one; the first and the last of all are there, too.
 #[derive(Clone, Copy, Debug)]
 pub struct Thinned<'a> {
@@ -148,13 +150,13 @@ pub trait Visit {
     /// Takes one.
     fn sample(&mut self, sample: &Sample<'_>) -> ControlFlow<()>;
 
-    /// If samples next to whole seconds are enough, which ones.
+    /// If samples next to the lines of a grid are enough, which ones.
     fn thinner(&self) -> Option<Thinner> {
         None
     }
 
-    /// Takes such samples of some rows, of which the first ones may be earlier than what is read. `false`: the rows are
-    /// to come instead.
+    /// Takes such samples of some rows, of which the first ones may be earlier than what is read, and the last ones later:
+    /// these come again where somebody reads on. `false`: the rows are to come instead.
     fn thinned(&mut self, _samples: &Thinned<'_>) -> bool {
         false
     }

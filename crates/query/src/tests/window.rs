@@ -50,8 +50,13 @@ fn host(world: &mut World) -> TrackId {
 }
 
 fn row(at: u64) -> Vec<u64> {
+    row_of(at, T0, 10 * MS)
+}
+
+/// Of rows that begin at a time and are so far apart.
+fn row_of(at: u64, from_ns: u64, apart_ns: u64) -> Vec<u64> {
     let of = |acquired: u64| {
-        let time_ns = if acquired == 0 { 0 } else { T0 + acquired * 10 * MS - MS };
+        let time_ns = if acquired == 0 { 0 } else { from_ns + acquired * apart_ns - MS };
         // It begins again now and then, also twice in a second.
         let count = acquired % 2_777 % 1_903;
         let signed = 500i64 - count.cast_signed();
@@ -173,6 +178,36 @@ fn who_asks_again_decodes_nothing() {
         let again = bytes(query, S);
         assert!(again + 4_096 * 8 < first, "{query}: {again} bytes after {first}");
         assert!(bytes(query, 100 * MS) > again, "{query}");
+    }
+}
+
+/// Rows of a second are many between two minutes, and few between two seconds.
+#[test]
+fn who_asks_for_a_day_again_decodes_nothing() {
+    let mut world = World::new();
+    let track = host(&mut world);
+    let from_ns = T0.next_multiple_of(60 * S);
+    (1..10_000u64).for_each(|at| world.append(track, from_ns + at * S, &row_of(at, from_ns, S)));
+    to_chunks(&mut world);
+    let bytes = |text: &str, start_ns: u64, step_ns: u64| {
+        let end_ns = from_ns + 120 * 60 * S;
+        let [start_ns, end_ns, step_ns] = [start_ns, end_ns, step_ns].map(u64::cast_signed);
+        let source = StoreSource::new(&world.store);
+        let times = Times { start_ns, end_ns, step_ns };
+        Query::parse(text, times).unwrap().run(&source, &Options::default()).unwrap();
+        source.decoded_bytes()
+    };
+    for query in ["rate(some_total{part=\"0\"}[5m])", "signed{part=\"0\"}", "delta(float_total{part=\"0\"}[1m])"] {
+        let first = bytes(query, from_ns, 60 * S);
+        let again = bytes(query, from_ns, 60 * S);
+        assert!(again + 4_096 * 8 < first, "{query}: {again} bytes after {first}");
+        assert!(bytes(query, from_ns + S, 60 * S) > again, "{query}");
+    }
+    for step_ns in [60 * S, 90 * S] {
+        compare_steps(&mut world, "some_total", 9_000 * S, step_ns);
+        for function in FUNCTIONS {
+            compare_steps(&mut world, &format!("{function}(some_total[5m])"), 9_000 * S, step_ns);
+        }
     }
 }
 
