@@ -39,6 +39,7 @@ help:
 	@echo '  bench-processing   from checked frames of real agents to the log, durable: values a second of one core, warm and with 2,000 hosts; allocations (root)'
 	@echo '  bench-churn        a thousand short-lived regions a second: the agent'\''s CPU, time to the first frame (root)'
 	@echo '  bench-requester    one soft requester thread beside its bare sockets'
+	@echo 'make sim           64 to 10,000 hosts read at once over a simulated network, by what bounds their READs (a minute)'
 	@echo 'make crash-test    a controller killed 200 times, its store damaged 400 times: nothing durable lost, nothing wrong'
 	@echo 'make soak-fleet    24 hosts read every 10 ms for 22 minutes: gaps, lateness, memory, bytes (root)'
 	@echo 'make soak-many     300 to 10,000 targets every second, 24 every 10 ms to 1 s: lag, refused rows, bytes a value, memory, HTTP; killed (root; 50 minutes)'
@@ -307,6 +308,10 @@ conformance: setup-test
 .PHONY: sql-interop
 sql-interop: setup-test
 	bench/sql-interop
+
+.PHONY: sim
+sim: setup-build
+	bench/sim
 
 .PHONY: soak-agent
 soak-agent: setup-test

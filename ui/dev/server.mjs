@@ -202,7 +202,7 @@ function summary(fleet, host) {
   const gaps = host.name === "web-1" ? { timeout: fleet.gaps(host, fleet.epoch, now).length } : h > 0.75 ? { timeout: Math.round(4 * h), torn: 1 } : {};
   const read = host.via !== null;
   return {
-    name: host.name, address: host.address, labels: host.labels, state: host.state, via: host.via, requester: host.requester, since_ms: host.since, error: host.error, interval_ms: host.interval,
+    name: host.name, address: host.address, labels: host.labels, state: host.state, via: host.via, requester: host.requester, since_ms: host.since, error: host.error, interval_ms: host.interval, priority: host.priority ?? "normal",
     age_ms: newest === null ? null : now - newest, clock_error_ms: read ? 0.04 + 0.1 * h : null, regions: read ? 7 : 0, series: read ? seriesCount(fleet, host) : 0, cycles,
     late: read ? Math.floor(ran / 400_000 + 9 * h) : 0, gaps,
     reads: {

@@ -39,6 +39,8 @@ export interface Host {
   since_ms: number;
   error: string | null;
   interval_ms: number;
+  /** Its class where not all hosts can be read in time. */
+  priority: "high" | "normal" | "low";
   /** Of the newest values; null where nothing was ever read. */
   age_ms: number | null;
   clock_error_ms: number | null;
@@ -229,6 +231,7 @@ const hostFields: { [K in keyof Host]: Check<Host[K]> } = {
   since_ms: number,
   error: nullable(text),
   interval_ms: number,
+  priority: oneOf("high", "normal", "low"),
   age_ms: nullable(number),
   clock_error_ms: nullable(number),
   regions: number,

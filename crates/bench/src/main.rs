@@ -14,6 +14,7 @@
 //! | `columns`, `derive` | what checking, decoding and copying a value costs a reader, and what its sums cost |
 //! | `processing`, `store` | what readings of real agents cost the controller, and its store |
 //! | `record`, `export` | rows of real agents for these and for other databases |
+//! | `sim` | 64 to 10,000 simulated hosts, by how READs are bounded |
 //! | `query` | nothing: it fills a store for queries |
 //! | `sql` | what our own reader answers, for comparison |
 //!
@@ -26,6 +27,7 @@ mod agents;
 mod allocations;
 mod children;
 mod columns;
+mod curves;
 mod derive;
 mod latency;
 mod load;
@@ -37,6 +39,7 @@ mod report;
 mod requester;
 mod responder;
 mod schemes;
+mod sim;
 mod softirq;
 mod sql;
 mod store;
@@ -63,6 +66,7 @@ fn run(words: &[&str]) -> anyhow::Result<bool> {
         ["collectors"] => softirq::collectors::run(),
         ["kernel-cost"] => softirq::kernel_cost::run(),
         ["requester"] => Ok(requester::run()),
+        ["sim"] => sim::run(),
         ["torn"] => Ok(torn::run()),
         ["columns"] => Ok(columns::run()),
         ["derive"] => Ok(derive::run()),

@@ -20,6 +20,11 @@ impl Results {
         self.line(name, &format!("{value:.2}"), unit, &format!("<= {bound}"), value <= bound);
     }
 
+    /// A figure that must reach a bound.
+    pub(crate) fn at_least(&mut self, name: &str, value: f64, unit: &str, bound: f64) {
+        self.line(name, &format!("{value:.2}"), unit, &format!(">= {bound}"), value >= bound);
+    }
+
     pub(crate) fn passed(&self) -> bool {
         !self.has_failed
     }

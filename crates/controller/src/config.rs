@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use onlooker_flow::Sharing;
 use onlooker_forward::config::Forward;
 use onlooker_reader::Limits;
 use onlooker_settings::Mistake;
@@ -155,12 +156,24 @@ pub struct Read {
     pub credit: Size,
     /// The same of one host.
     pub host_credit: Size,
+    /// How hosts share it.
+    pub flow_control: FlowControl,
     /// How long a bootstrap may take, and a reading at least.
     pub timeout: Span,
     /// Threads that decode what was read; 0: one for each four processors.
     pub processing_threads: usize,
     /// Names of regions that are not read.
     pub skip: Vec<String>,
+}
+
+/// How hosts share what may be under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FlowControl {
+    /// One total that follows the network.
+    Total,
+    /// As published: a fixed total divided by the hosts in a reading, 4 KiB at least.
+    Published,
 }
 
 /// Where rows are kept.
@@ -251,6 +264,7 @@ impl Default for Read {
             window: 128,
             credit: Size::from_mib(4),
             host_credit: Size::from_bytes(256 << 10),
+            flow_control: FlowControl::Total,
             timeout: Span::from_s(2),
             processing_threads: 0,
             skip: engine::Config::default().skip.to_vec(),
@@ -369,6 +383,10 @@ impl Config {
             window: self.read.window,
             credit_bytes: bytes(self.read.credit),
             host_credit_bytes: bytes(self.read.host_credit),
+            sharing: match self.read.flow_control {
+                FlowControl::Total => Sharing::Total,
+                FlowControl::Published => Sharing::Published,
+            },
             timeout: self.read.timeout.as_duration(),
             skip: self.read.skip.clone().into(),
             limits: Limits {

@@ -239,7 +239,7 @@ pub(crate) fn asker(target: &Target, timeout: Duration) -> Asker<'_> {
 mod tests {
     use super::*;
     use onlooker_bootstrap::{Secret, Token};
-    use onlooker_targets::Choice;
+    use onlooker_targets::{Choice, Priority};
     use std::net::TcpListener;
     use std::time::Instant;
 
@@ -251,6 +251,7 @@ mod tests {
             token: Token { fingerprint: None, secret: Secret::new([7; 32]) },
             labels: Default::default(),
             interval: Duration::from_secs(1),
+            priority: Priority::Normal,
             choice,
         })
     }

@@ -278,7 +278,7 @@ mod tests {
     use super::*;
     use onlooker_bootstrap::{Secret, Token};
     use onlooker_reader::clock::{Moment, Relation};
-    use onlooker_targets::Choice;
+    use onlooker_targets::{Choice, Priority};
     use std::collections::BTreeMap;
     use std::sync::mpsc::{Sender, channel};
     use std::time::Duration;
@@ -319,6 +319,7 @@ mod tests {
             token: Token { fingerprint: None, secret: Secret::new([0; 32]) },
             labels: BTreeMap::new(),
             interval: Duration::from_millis(10),
+            priority: Priority::Normal,
             choice: Choice::Auto,
         })
     }

@@ -11,7 +11,7 @@ use onlooker_controller::engine::{Config, Orders};
 use onlooker_controller::{Gap, Reading, Running, Sink, State};
 use onlooker_reader::Pair;
 use onlooker_reader::clock::Relation;
-use onlooker_targets::{Choice, Target};
+use onlooker_targets::{Choice, Priority, Target};
 use onlooker_testbed::{Agent, PATIENCE, free_port, until};
 
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -63,6 +63,7 @@ fn target(name: &str, port: u16, token: Token) -> Arc<Target> {
         token,
         labels: BTreeMap::new(),
         interval: INTERVAL,
+        priority: Priority::Normal,
         choice: Choice::Auto,
     })
 }

@@ -13,7 +13,7 @@ use onlooker_controller::keep::Keeper;
 use onlooker_controller::{Running, State};
 use onlooker_framestore::Named;
 use onlooker_reader::clock::Moment;
-use onlooker_targets::{Choice, Target};
+use onlooker_targets::{Choice, Priority, Target};
 use onlooker_testbed::{Agent, until};
 
 /// A part or a line, and the times of its samples.
@@ -29,6 +29,7 @@ fn target(agent: &Agent, interval: Duration) -> Arc<Target> {
         token: Token::parse(&agent.token()).unwrap(),
         labels: BTreeMap::new(),
         interval,
+        priority: Priority::Normal,
         choice: Choice::Auto,
     })
 }

@@ -81,10 +81,8 @@ fn a_host_is_added_read_kept_over_a_kill_and_removed() {
     let listed = targets(address);
     assert_eq!(
         listed,
-        [
-            json!({"name": "web-3", "address": agent.address(), "labels": {"dc": "a"}, "interval_ms": 20.0, "via": "auto",
-                "from": "joined", "error": null})
-        ]
+        [json!({"name": "web-3", "address": agent.address(), "labels": {"dc": "a"}, "interval_ms": 20.0,
+                "priority": "normal", "via": "auto", "from": "joined", "error": null})]
     );
 
     controller.start_again();
@@ -179,6 +177,7 @@ fn who_may_not_is_told_what_to_do() {
     assert!(wrong(&|host| host["token"] = "onlk1.x".into()).contains("token"));
     assert!(wrong(&|host| host["interval"] = "10us".into()).contains("1ms"));
     assert!(wrong(&|host| host["interval"] = 3.into()).contains("unit"));
+    assert!(wrong(&|host| host["priority"] = "first".into()).contains("`high`, `normal`, `low`"));
     assert!(wrong(&|host| host["labels"] = json!({"instance": "x"})).contains("instance"));
     assert!(wrong(&|host| host["labels"] = json!({"a-b": "x"})).contains("a-b"));
     assert!(wrong(&|host| host["what"] = 1.into()).contains("what"));
@@ -227,8 +226,23 @@ fn the_token_of_all_hosts_adds_each_host_once_and_has_it_read_at_a_bounded_pace(
     // The name is the host's: a hundred more of one host would be a hundred hosts to read.
     refused(&join, &host("two", "100ms"), 409, "added as `one`");
     assert_eq!(post(address, &join, &host("one", "200ms")).status, 200, "under its name it may come again");
+    // Not before the hosts of others.
+    let of_class = |name: &str, priority: &str| {
+        let mut host = host(name, "200ms");
+        host["priority"] = priority.into();
+        host
+    };
+    refused(&join, &of_class("one", "high"), 400, "`priority` must be `normal` or `low` with this token");
+    assert_eq!(post(address, &join, &of_class("one", "low")).status, 200);
     assert_eq!(post(address, &operator, &host("two", "1ms")).status, 200, "the operator may");
     assert_eq!(targets(address).len(), 2);
+    assert_eq!(post(address, &operator, &of_class("two", "high")).status, 200);
+    let listed: Vec<_> = targets(address).iter().map(|target| target["priority"].clone()).collect();
+    assert_eq!(listed, ["low", "high"]);
+    until("the host's state says it, too", || {
+        let host = request(address, "GET", "/api/onlooker/v1/hosts/two", &operator, "").json();
+        (host["priority"] == "high").then_some(())
+    });
 }
 
 #[test]

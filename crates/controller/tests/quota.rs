@@ -24,7 +24,7 @@ use onlooker_reader::{Broken, Completion, Frames, Limits, Outcome, Read, Request
 use onlooker_region::Block;
 use onlooker_region::guard::commit;
 use onlooker_region::limits::FIRST_PROGRAM_REGION;
-use onlooker_targets::{Choice, Target};
+use onlooker_targets::{Choice, Priority, Target};
 use onlooker_testbed::until;
 use onlooker_wire::tcp_read;
 
@@ -108,6 +108,7 @@ impl Watched {
             token,
             labels: BTreeMap::new(),
             interval: Duration::from_millis(10),
+            priority: Priority::Normal,
             choice: Choice::Tcp,
         };
         Self { host, session, target: Arc::new(target), regions }

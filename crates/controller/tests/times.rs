@@ -17,7 +17,7 @@ use onlooker_controller::keep::Keeper;
 use onlooker_framestore::types::Gap;
 use onlooker_framestore::{Named, Store};
 use onlooker_reader::clock::Moment;
-use onlooker_targets::{Choice, Target};
+use onlooker_targets::{Choice, Priority, Target};
 use onlooker_testbed::{Agent, until};
 
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -35,6 +35,7 @@ fn target_of(agent: &Agent) -> Arc<Target> {
         token: Token::parse(&agent.token()).unwrap(),
         labels: BTreeMap::new(),
         interval: INTERVAL,
+        priority: Priority::Normal,
         choice: Choice::Auto,
     })
 }

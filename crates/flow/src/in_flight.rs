@@ -8,9 +8,18 @@
 //! A READ alone may always go, whatever the credit: one of *all*, not one of each host. The published flow control
 //! gives each flow one fragment at least, so that many flows are more than the total just when the network is full.
 //! Here hosts wait instead, and nobody waits for ever: who has waited is asked first ([`crate::Line`]).
-//! Cost: a few additions a READ, no look-up.
+//!
+//! It also times answers. Which READ of a host has ended it does not know: the oldest one counts, which changes no sum.
+//! Cost: a few additions and a time kept for a READ, no look-up.
+
+use std::collections::VecDeque;
 
 use crate::FlowId;
+
+/// The quickest answer of a host is forgotten by this part of it with each slower one.
+const FORGOTTEN_PART: u64 = 1024;
+/// No queue of a network is that long, ns.
+const STALLED_NS: u64 = 10_000_000;
 
 /// Bytes that may be under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,17 +37,39 @@ pub struct Room {
     pub reads: usize,
     /// What stops the next one is the credit of all.
     pub is_short: bool,
+    /// What stops it is the host's own.
+    pub is_at_own: bool,
 }
 
 impl Room {
+    /// Of who has nothing to ask for.
+    pub const UNASKED: Self = Self { reads: 0, is_short: false, is_at_own: false };
     /// None at all: others are first.
-    pub const NONE: Self = Self { reads: 0, is_short: true };
+    pub const NONE: Self = Self { reads: 0, is_short: true, is_at_own: false };
+}
+
+/// How long a READ was under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Took {
+    /// This one.
+    pub ns: u64,
+    /// The quickest of its host lately.
+    pub least_ns: u64,
+}
+
+/// What is under way of one host.
+#[derive(Debug, Default)]
+struct Own {
+    bytes: u64,
+    /// When each READ began, the oldest first.
+    begun_ns: VecDeque<u64>,
+    least_ns: Option<u64>,
 }
 
 /// Bytes under way, by host.
 #[derive(Debug, Default)]
 pub struct InFlight {
-    of_host: Vec<u64>,
+    of_host: Vec<Own>,
     bytes: u64,
 }
 
@@ -51,26 +82,27 @@ impl InFlight {
         for bytes in sizes_bytes {
             // Who is at its own bound stops nobody else.
             if own > 0 && own + bytes > credit.host_bytes {
-                break;
+                return Room { reads, is_short: false, is_at_own: true };
             }
             if all > 0 && all + bytes > credit.all_bytes {
-                return Room { reads, is_short: true };
+                return Room { reads, is_short: true, is_at_own: false };
             }
             (all, own, reads) = (all + bytes, own + bytes, reads + 1);
         }
-        Room { reads, is_short: false }
+        Room { reads, is_short: false, is_at_own: false }
     }
 
     /// A READ is under way. It was in the room that there was with this credit.
-    pub fn begin(&mut self, host: FlowId, bytes: u64, credit: Credit) {
+    pub fn begin(&mut self, host: FlowId, bytes: u64, credit: Credit, now_ns: u64) {
         let index = host.0 as usize;
         if index >= self.of_host.len() {
-            self.of_host.resize(index + 1, 0);
+            self.of_host.resize_with(index + 1, Own::default);
         }
         let own = &mut self.of_host[index];
-        debug_assert!(self.bytes == 0 || self.bytes + bytes <= credit.all_bytes, "{self:?} {bytes} {credit:?}");
-        debug_assert!(*own == 0 || *own + bytes <= credit.host_bytes, "{own} {bytes} {credit:?}");
-        *own += bytes;
+        debug_assert!(self.bytes == 0 || self.bytes + bytes <= credit.all_bytes, "{} {bytes} {credit:?}", self.bytes);
+        debug_assert!(own.bytes == 0 || own.bytes + bytes <= credit.host_bytes, "{own:?} {bytes} {credit:?}");
+        own.bytes += bytes;
+        own.begun_ns.push_back(now_ns);
         self.bytes += bytes;
     }
 
@@ -78,23 +110,37 @@ impl InFlight {
     ///
     /// # Panics
     /// If more ends than has begun.
-    pub fn end(&mut self, host: FlowId, bytes: u64) {
-        let own = self.of_host.get_mut(host.0 as usize).filter(|own| **own >= bytes);
-        *own.expect("what ends has begun") -= bytes;
+    pub fn end(&mut self, host: FlowId, bytes: u64, now_ns: u64) -> Took {
+        let own = self.of_host.get_mut(host.0 as usize).filter(|own| own.bytes >= bytes);
+        let own = own.expect("what ends has begun");
+        let begun_ns = own.begun_ns.pop_front().expect("what ends has begun");
+        own.bytes -= bytes;
         self.bytes -= bytes;
+        let ns = now_ns.saturating_sub(begun_ns);
+        let least_ns = own.least_ns.map_or(ns, |least_ns| ns.min(least_ns + least_ns / FORGOTTEN_PART + 1));
+        own.least_ns = Some(least_ns);
+        Took { ns, least_ns }
     }
 
-    /// All READs of a host are over.
+    /// All READs of a host are over, and how quick it was is forgotten.
     pub fn forget(&mut self, host: FlowId) {
         if let Some(own) = self.of_host.get_mut(host.0 as usize) {
-            self.bytes -= std::mem::take(own);
+            self.bytes -= std::mem::take(own).bytes;
         }
+    }
+
+    /// Bytes of a host that has answered nothing for so long that they stand in no queue of the network.
+    #[must_use]
+    pub fn stalled(&self, host: FlowId, now_ns: u64) -> u64 {
+        let own = self.of_host.get(host.0 as usize);
+        let is_stalled = |own: &&Own| own.begun_ns.front().is_some_and(|begun_ns| now_ns >= begun_ns + STALLED_NS);
+        own.filter(is_stalled).map_or(0, |own| own.bytes)
     }
 
     /// Bytes of a host.
     #[must_use]
     pub fn of(&self, host: FlowId) -> u64 {
-        self.of_host.get(host.0 as usize).copied().unwrap_or(0)
+        self.of_host.get(host.0 as usize).map_or(0, |own| own.bytes)
     }
 
     /// Bytes of all.
@@ -120,7 +166,7 @@ mod tests {
                 let sizes: Vec<u64> = sizes.iter().map(|bytes| u64::from(*bytes) + 1).collect();
                 let room = in_flight.room(host, sizes.iter().copied(), credit);
                 for bytes in &sizes[..room.reads] {
-                    in_flight.begin(host, *bytes, credit);
+                    in_flight.begin(host, *bytes, credit, 0);
                     under_way.push((host, *bytes));
                 }
                 let of = |host: Option<FlowId>| {
@@ -134,6 +180,7 @@ mod tests {
                     let own = in_flight.of(host);
                     let is_bound = own > 0 && own + next > credit.host_bytes;
                     assert_eq!(room.is_short, !is_bound && bytes + next > credit.all_bytes);
+                    assert_eq!(room.is_at_own, is_bound);
                     assert!(room.is_short || is_bound, "a READ waits for nothing");
                 }
                 for host in (0..4).map(FlowId) {
@@ -143,7 +190,7 @@ mod tests {
                 }
                 for _ in 0..usize::from(*ends).min(under_way.len()) {
                     let (host, bytes) = under_way.swap_remove(usize::from(*ends) % under_way.len());
-                    in_flight.end(host, bytes);
+                    in_flight.end(host, bytes, 0);
                 }
             }
             (0..4).for_each(|host| in_flight.forget(FlowId(host)));
@@ -156,9 +203,42 @@ mod tests {
     fn what_ends_twice_is_noticed() {
         let credit = Credit { all_bytes: 2, host_bytes: 2 };
         let mut in_flight = InFlight::default();
-        in_flight.begin(FlowId(1), 1, credit);
-        in_flight.begin(FlowId(0), 1, credit);
-        in_flight.end(FlowId(1), 1);
-        in_flight.end(FlowId(1), 1);
+        in_flight.begin(FlowId(1), 1, credit, 0);
+        in_flight.begin(FlowId(0), 1, credit, 0);
+        in_flight.end(FlowId(1), 1, 0);
+        in_flight.end(FlowId(1), 1, 0);
+    }
+
+    #[test]
+    fn who_answers_nothing_has_stalled() {
+        let credit = Credit { all_bytes: 100, host_bytes: 100 };
+        let mut in_flight = InFlight::default();
+        [5, 6].into_iter().for_each(|now_ns| in_flight.begin(FlowId(1), 10, credit, now_ns));
+        let of = |in_flight: &InFlight, host, now_ns| in_flight.stalled(FlowId(host), now_ns);
+        assert_eq!([4, 5].map(|ns| of(&in_flight, 1, STALLED_NS + ns)), [0, 20]);
+        in_flight.end(FlowId(1), 10, 7);
+        assert_eq!([5, 6].map(|ns| of(&in_flight, 1, STALLED_NS + ns)), [0, 10]);
+        assert_eq!([0, 2].map(|host| of(&in_flight, host, u64::MAX)), [0, 0]);
+    }
+
+    #[test]
+    fn answers_are_timed_beside_the_quickest_of_their_host() {
+        let credit = Credit { all_bytes: 100, host_bytes: 100 };
+        let mut in_flight = InFlight::default();
+        let mut took = |host, begun_ns, ended_ns| {
+            in_flight.begin(FlowId(host), 1, credit, begun_ns);
+            in_flight.end(FlowId(host), 1, ended_ns)
+        };
+        assert_eq!(took(0, 5, 25), Took { ns: 20, least_ns: 20 });
+        assert_eq!(took(1, 5, 1005), Took { ns: 1000, least_ns: 1000 });
+        assert_eq!(
+            took(0, 30, 130),
+            Took { ns: 100, least_ns: 21 },
+            "a way that has become longer is believed in the end"
+        );
+        assert_eq!(took(0, 30, 40), Took { ns: 10, least_ns: 10 });
+        in_flight.forget(FlowId(0));
+        in_flight.begin(FlowId(0), 1, credit, 0);
+        assert_eq!(in_flight.end(FlowId(0), 1, 70), Took { ns: 70, least_ns: 70 });
     }
 }

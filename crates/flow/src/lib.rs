@@ -8,11 +8,14 @@
 #![forbid(unsafe_code)]
 
 mod credits;
+mod growth;
 mod in_flight;
 mod line;
+mod priority;
 mod schedule;
 
-pub use credits::{Credits, Limits};
-pub use in_flight::{Credit, InFlight, Room};
+pub use credits::{Credits, FRAGMENT_BYTES, Limits, Sharing};
+pub use in_flight::{Credit, InFlight, Room, Took};
 pub use line::{Line, Served};
+pub use priority::Priority;
 pub use schedule::{Due, Ending, FlowId, Schedule};

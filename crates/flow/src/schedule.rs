@@ -6,10 +6,15 @@
 //! sliding window: what frees a place gives it to whoever is due longest). A reading that has not begun by the
 //! flow's next due time is missed; the grid stays.
 //!
+//! Where not all find a place, those of a higher class ([`Priority`]) go first; those of a lower one may miss all their
+//! due times.
+//!
 //! A reading that nobody answers holds its place until it times out: two thousand times as long as one that is answered. So a flow whose last reading timed out is *on
 //! probation* until it answers: all of those share an eighth of the window, and wait for each other and for nobody else.
 
 use std::collections::{BTreeSet, VecDeque};
+
+use crate::Priority;
 
 /// A flow's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,6 +57,7 @@ enum State {
 #[derive(Debug)]
 struct Flow {
     interval_ns: u64,
+    priority: Priority,
     phase_ns: u64,
     due_ns: u64,
     missed: u64,
@@ -66,8 +72,8 @@ pub struct Schedule {
     flows: Vec<Option<Flow>>,
     free: Vec<u32>,
     waiting: BTreeSet<(u64, u32)>,
-    /// Who is due, the longest first; those on probation in the second one.
-    queues: [VecDeque<u32>; 2],
+    /// Who is due, the longest first, by class; those on probation in the second one.
+    queues: [[VecDeque<u32>; 2]; Priority::COUNT],
     active: usize,
     /// Of the active ones, those on probation.
     on_probation: usize,
@@ -92,7 +98,7 @@ impl Schedule {
             flows: Vec::new(),
             free: Vec::new(),
             waiting: BTreeSet::new(),
-            queues: [VecDeque::new(), VecDeque::new()],
+            queues: Default::default(),
             active: 0,
             on_probation: 0,
         }
@@ -120,7 +126,7 @@ impl Schedule {
     ///
     /// # Panics
     /// If the interval is 0, or at 2^32 flows.
-    pub fn add(&mut self, interval_ns: u64, now_ns: u64) -> FlowId {
+    pub fn add(&mut self, interval_ns: u64, priority: Priority, now_ns: u64) -> FlowId {
         assert!(interval_ns > 0);
         let id = self.free.pop().unwrap_or_else(|| {
             self.flows.push(None);
@@ -129,8 +135,9 @@ impl Schedule {
         let turn = u128::from(u64::from(id).wrapping_mul(GOLDEN));
         let phase_ns = u64::try_from((turn * u128::from(interval_ns)) >> 64).expect("below the interval");
         let due_ns = next_on_grid(phase_ns, interval_ns, now_ns);
+        let (missed, state, is_on_probation) = (0, State::Waiting, false);
         self.flows[id as usize] =
-            Some(Flow { interval_ns, phase_ns, due_ns, missed: 0, state: State::Waiting, is_on_probation: false });
+            Some(Flow { interval_ns, priority, phase_ns, due_ns, missed, state, is_on_probation });
         self.waiting.insert((due_ns, id));
         FlowId(id)
     }
@@ -140,7 +147,9 @@ impl Schedule {
         let Some(gone) = self.flows.get_mut(flow.0 as usize).and_then(Option::take) else { return };
         match gone.state {
             State::Waiting => drop(self.waiting.remove(&(gone.due_ns, flow.0))),
-            State::Queued => self.queues[usize::from(gone.is_on_probation)].retain(|id| *id != flow.0),
+            State::Queued => {
+                self.queues[gone.priority as usize][usize::from(gone.is_on_probation)].retain(|id| *id != flow.0);
+            }
             State::Active => self.leave(gone.is_on_probation),
         }
         self.free.push(flow.0);
@@ -152,11 +161,11 @@ impl Schedule {
             self.waiting.remove(&(due_ns, id));
             let flow = self.flow(id);
             flow.state = State::Queued;
-            let lane = usize::from(flow.is_on_probation);
-            self.queues[lane].push_back(id);
+            let (class, lane) = (flow.priority as usize, usize::from(flow.is_on_probation));
+            self.queues[class][lane].push_back(id);
         }
-        while let Some((_, lane)) = self.next_queued()
-            && let Some(id) = self.queues[lane].pop_front()
+        while let Some((_, class, lane)) = self.next_queued()
+            && let Some(id) = self.queues[class][lane].pop_front()
         {
             self.active += 1;
             self.on_probation += lane;
@@ -171,15 +180,36 @@ impl Schedule {
         }
     }
 
-    /// The longest due of those that may begin now, with its queue.
-    fn next_queued(&self) -> Option<(u64, usize)> {
-        let may_try = self.on_probation < (self.window / PROBATION_SHARE).max(1);
-        let lanes = if may_try { 0..2 } else { 0..1 };
-        let front = |lane: usize| {
-            let flow = self.flows[*self.queues[lane].front()? as usize].as_ref()?;
-            Some((flow.due_ns, lane))
+    /// The longest due of the first class that has somebody, or of all classes of those on probation, with its class and
+    /// queue.
+    fn next_queued(&self) -> Option<(u64, usize, usize)> {
+        if self.active >= self.window {
+            return None;
+        }
+        let front = |class: usize, lane: usize| {
+            let id = *self.queues[class][lane].front()?;
+            Some((self.flows[id as usize].as_ref()?.due_ns, class, lane))
         };
-        lanes.filter_map(front).min().filter(|_| self.active < self.window)
+        let classes = 0..Priority::COUNT;
+        let of_class = classes.clone().find_map(|class| front(class, 0));
+        let may_try = self.on_probation < (self.window / PROBATION_SHARE).max(1);
+        let tried = if may_try { classes.filter_map(|class| front(class, 1)).min() } else { None };
+        of_class.into_iter().chain(tried).min()
+    }
+
+    /// Readings that have waited for a place for longer than an interval: what they have missed so far, for who tells of
+    /// it while they wait.
+    pub fn overdue(&mut self, now_ns: u64, overdue: &mut Vec<Due>) {
+        for id in self.queues.iter().flatten().flatten() {
+            let Some(flow) = self.flows[*id as usize].as_mut() else { continue };
+            let late = now_ns.saturating_sub(flow.due_ns) / flow.interval_ns;
+            if late > 0 {
+                flow.due_ns += late * flow.interval_ns;
+                let (missed, is_on_probation) = (flow.missed + late, flow.is_on_probation);
+                flow.missed = 0;
+                overdue.push(Due { flow: FlowId(*id), due_ns: flow.due_ns, missed, is_on_probation });
+            }
+        }
     }
 
     fn leave(&mut self, is_on_probation: bool) {
@@ -214,7 +244,7 @@ impl Schedule {
         if self.active >= self.window {
             return None;
         }
-        self.next_queued().map(|(due_ns, _)| due_ns).or_else(|| self.waiting.first().map(|(due_ns, _)| *due_ns))
+        self.next_queued().map(|(due_ns, ..)| due_ns).or_else(|| self.waiting.first().map(|(due_ns, _)| *due_ns))
     }
 
     fn flow(&mut self, id: u32) -> &mut Flow {
@@ -242,7 +272,7 @@ mod tests {
     fn a_thousand_hosts_are_a_stream_and_no_burst() {
         let mut schedule = Schedule::new(1000);
         for _ in 0..1000 {
-            schedule.add(10_000_000, 0);
+            schedule.add(10_000_000, Priority::Normal, 0);
         }
         // Any tenth of the interval begins a tenth of the readings, give or take a few.
         for tenth in 1..=10u64 {
@@ -257,11 +287,11 @@ mod tests {
     #[test]
     fn what_does_not_come_in_time_is_missed_and_the_grid_stays() {
         let mut schedule = Schedule::new(1);
-        let slow = schedule.add(10, 1000);
+        let slow = schedule.add(10, Priority::Normal, 1000);
         let now_ns = schedule.next_ns().unwrap();
         let first = begin(&mut schedule, now_ns)[0];
         assert_eq!((first.flow, first.missed), (slow, 0));
-        let other = schedule.add(10, 1010);
+        let other = schedule.add(10, Priority::Normal, 1010);
         assert_eq!(begin(&mut schedule, 1025), [], "no place");
         assert_eq!(schedule.next_ns(), None);
         schedule.end(slow, Ending::Answered, 1037);
@@ -281,6 +311,23 @@ mod tests {
         assert_eq!((schedule.len(), schedule.active(), schedule.next_ns()), (0, 0, None));
     }
 
+    #[test]
+    fn who_waits_tells_what_it_has_missed() {
+        let mut schedule = Schedule::new(1);
+        schedule.add(10, Priority::High, 0);
+        let low = schedule.add(10, Priority::Low, 0);
+        let busy = begin(&mut schedule, 10)[0].flow;
+        let mut overdue = Vec::new();
+        schedule.overdue(15, &mut overdue);
+        assert_eq!(overdue, []);
+        schedule.overdue(45, &mut overdue);
+        let told = overdue.pop().unwrap();
+        assert!(overdue.is_empty() && told.flow == low && told.missed >= 2 && told.due_ns <= 45, "{told:?}");
+        schedule.remove(busy);
+        let begun = begin(&mut schedule, 55)[0];
+        assert_eq!((begun.flow, begun.due_ns - told.due_ns), (low, begun.missed * 10), "nothing is told twice");
+    }
+
     /// Every due time of every flow is either begun once or counted as missed, never more go on than may, and nobody starves.
     #[test]
     fn no_due_time_is_lost_and_nobody_starves() {
@@ -294,7 +341,7 @@ mod tests {
                 match what % 5 {
                     0 => {
                         let interval_ns = u64::from(amount % 50) + 1;
-                        let flow = schedule.add(interval_ns, now_ns);
+                        let flow = schedule.add(interval_ns, Priority::Normal, now_ns);
                         counts.insert(flow, (interval_ns, None, 0));
                     }
                     1 if *amount > 200 => {
@@ -344,7 +391,7 @@ mod tests {
     fn a_minute(good: usize, dead: usize) -> (u64, usize, usize) {
         const MS: u64 = 1_000_000;
         let mut schedule = Schedule::new(128);
-        let flows: Vec<FlowId> = (0..good + dead).map(|_| schedule.add(1_000 * MS, 0)).collect();
+        let flows: Vec<FlowId> = (0..good + dead).map(|_| schedule.add(1_000 * MS, Priority::Normal, 0)).collect();
         let mut ends: BTreeSet<(u64, FlowId)> = BTreeSet::new();
         let (mut late_ns, mut of_good, mut of_dead) = (0, 0, 0);
         for now_ns in (0..60_000).map(|ms| ms * MS) {
@@ -380,19 +427,34 @@ mod tests {
     #[test]
     fn who_answers_again_is_on_probation_no_more() {
         let mut schedule = Schedule::new(8);
-        let flows: Vec<FlowId> = (0..8).map(|_| schedule.add(10, 0)).collect();
+        let flows: Vec<FlowId> = (0..8).map(|_| schedule.add(10, Priority::Normal, 0)).collect();
         let all = |schedule: &mut Schedule, now_ns| begin(schedule, now_ns);
         assert_eq!(all(&mut schedule, 10).len(), 8);
         flows.iter().for_each(|flow| schedule.end(*flow, Ending::TimedOut, 19));
         let tried = all(&mut schedule, 30);
         assert_eq!((tried.len(), tried[0].is_on_probation), (1, true), "one place for all of them");
         assert_eq!(schedule.next_ns(), None, "nobody else may begin, and nobody else is due");
-        let other = schedule.add(10, 30);
+        let other = schedule.add(10, Priority::Normal, 30);
         assert_eq!(all(&mut schedule, 40)[0].flow, other, "others do not wait for them");
         schedule.end(tried[0].flow, Ending::Unasked, 41);
         let next = all(&mut schedule, 41);
         assert_eq!(next.len(), 1);
         schedule.end(next[0].flow, Ending::Answered, 42);
         assert!(all(&mut schedule, 60).iter().any(|due| due.flow == next[0].flow && !due.is_on_probation));
+    }
+
+    #[test]
+    fn places_go_to_the_first_class() {
+        let mut schedule = Schedule::new(2);
+        let of = |schedule: &mut Schedule, priority| [(); 2].map(|()| schedule.add(10, priority, 0));
+        let [low, high] = [Priority::Low, Priority::High].map(|priority| of(&mut schedule, priority));
+        for turn in 1..=3 {
+            let begun = begin(&mut schedule, 10 * turn);
+            assert!(begun.len() == 2 && begun.iter().all(|due| high.contains(&due.flow)), "{begun:?}");
+            high.iter().for_each(|flow| schedule.end(*flow, Ending::Answered, 10 * turn + 1));
+        }
+        let begun = begin(&mut schedule, 31);
+        assert!(begun.iter().all(|due| low.contains(&due.flow)), "{begun:?}");
+        schedule.remove(high[0]);
     }
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use onlooker_agent_lib::prefix::Prefix;
+use onlooker_flow::Priority;
 use onlooker_settings::units::Span;
 
 use crate::JoinError;
@@ -26,7 +27,7 @@ pub struct Options {
     #[arg(long)]
     pub dry_run: bool,
     /// Undo what a join did here and at the controller, and nothing else
-    #[arg(long, conflicts_with_all = ["url", "name", "label", "interval", "device", "no_kernel", "address", "allow", "force", "replace"])]
+    #[arg(long, conflicts_with_all = ["url", "name", "label", "interval", "priority", "device", "no_kernel", "address", "allow", "force", "replace"])]
     pub undo: bool,
     /// The host's name at the controller [default: the system's node name]
     #[arg(long, value_name = "NAME")]
@@ -37,6 +38,9 @@ pub struct Options {
     /// Time between two readings, e.g. 1s; with the token for hosts 100ms at least, unless min_interval of the controller says otherwise [default: as the controller is configured]
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub interval: Option<Span>,
+    /// Its class where the controller cannot read all hosts in time: high, normal or low; high needs the controller's own token, that of its token_file [default: normal]
+    #[arg(long, value_name = "CLASS", value_parser = priority)]
+    pub priority: Option<Priority>,
     /// Network device for the kernel responder [default: the one that has the address towards the controller, if BPF works here]
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
@@ -75,6 +79,10 @@ fn label(text: &str) -> Result<(String, String), String> {
 
 fn span(text: &str) -> Result<Span, String> {
     // The deserialiser of configuration files knows the units and explains what is wrong.
+    serde_json::from_value(serde_json::Value::from(text)).map_err(|error| error.to_string())
+}
+
+fn priority(text: &str) -> Result<Priority, String> {
     serde_json::from_value(serde_json::Value::from(text)).map_err(|error| error.to_string())
 }
 
@@ -143,11 +151,13 @@ mod tests {
     }
 
     #[test]
-    fn labels_times_and_sources_are_checked() {
+    fn labels_times_classes_and_sources_are_checked() {
         assert_eq!(label("dc=a=b"), Ok(("dc".to_owned(), "a=b".to_owned())));
         assert!(["dc", "=a", "1a=b", "__name__=x", "a-b=c"].iter().all(|text| label(text).is_err()));
         assert_eq!(span("10ms"), Ok(Span::from_ms(10)));
         assert!(span("10").unwrap_err().contains("ms"));
+        assert_eq!(priority("high"), Ok(Priority::High));
+        assert!(priority("first").unwrap_err().contains("`high`, `normal`, `low`"));
         assert_eq!(source("10.0.0.1").unwrap().to_string(), "10.0.0.1/32");
         assert_eq!(source("fd00::/8").unwrap().to_string(), "fd00::/8");
         assert!(source("10.0.0.1/8").is_err());

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use onlooker_flow::Priority;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -26,6 +27,9 @@ pub struct Registration {
     /// How often it is read; as the controller has it if it does not stand here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<String>,
+    /// Its class where not all hosts can be read in time; normal if it does not stand here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
     /// Take the name over.
     pub replace: bool,
     /// Try and keep nothing.
@@ -161,6 +165,7 @@ mod tests {
             token: "onlk1.a.b".into(),
             labels: BTreeMap::from([("dc".to_owned(), "a".to_owned())]),
             interval: None,
+            priority: None,
             replace: false,
             dry_run: true,
         };

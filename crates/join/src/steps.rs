@@ -143,6 +143,7 @@ impl Join<'_> {
             token,
             labels: self.options.label.iter().cloned().collect::<BTreeMap<_, _>>(),
             interval: self.options.interval.map(|interval| interval.to_string()),
+            priority: self.options.priority,
             replace: self.options.replace,
             dry_run,
         }

@@ -219,7 +219,9 @@ fn a_host_is_watched_after_one_command_and_nothing_is_left_after_another() {
     let before = world.tree();
     let controller = world.controller();
     world.write("/mnt/token", &format!("{TOKEN}\n"));
-    let arguments = ["join", "--name", "web-1", "--label", "dc=a", "--interval", "20ms", &url(), "@/mnt/token"];
+    let how = ["--name", "web-1", "--label", "dc=a", "--interval", "20ms", "--priority", "low"];
+    let url = url();
+    let arguments: Vec<&str> = ["join"].into_iter().chain(how).chain([&*url, "@/mnt/token"]).collect();
     let (joined, agent) = world.join(&arguments);
     assert_eq!(joined.0, 0, "{}", joined.1);
     for part in [
@@ -236,6 +238,7 @@ fn a_host_is_watched_after_one_command_and_nothing_is_left_after_another() {
         (host["state"] == "reading" && host["via"] == "kernel" && host["series"].as_u64()? > 20).then_some(host)
     });
     assert_eq!((host["labels"]["dc"].as_str(), host["interval_ms"].as_f64()), (Some("a"), Some(20.0)), "{host}");
+    assert_eq!(host["priority"], "low", "{host}");
     let series = until("computed metrics", || {
         let series = world.asked("/api/onlooker/v1/hosts/web-1/series?search=node_memory_MemTotal_bytes");
         series["series"].as_array().filter(|series| !series.is_empty()).cloned()
@@ -254,7 +257,7 @@ fn a_host_is_watched_after_one_command_and_nothing_is_left_after_another() {
     assert_eq!(world.names(), ["web-1"]);
     // The name of a host is not another's, who has another token.
     world.write("/mnt/other.toml", "[agent]\nstate_dir = \"/mnt/other\"\n");
-    let other = ["join", "--config", "/mnt/other.toml", "--name", "web-1", "--dry-run", &url(), TOKEN];
+    let other = ["join", "--config", "/mnt/other.toml", "--name", "web-1", "--dry-run", &url, TOKEN];
     let (code, taken) = said(&world.agent(&other).output().unwrap());
     assert_eq!(code, 1, "{taken}");
     assert!(taken.contains("(409)") && taken.contains("--replace"), "{taken}");

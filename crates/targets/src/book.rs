@@ -349,6 +349,7 @@ impl Inner {
 mod tests {
     use super::*;
     use onlooker_bootstrap::{Secret, Token};
+    use onlooker_flow::Priority;
     use std::path::PathBuf;
     use std::time::Duration;
 
@@ -386,6 +387,7 @@ mod tests {
             token: Token { fingerprint: None, secret: Secret::new([u8::try_from(port).unwrap(); 32]) },
             labels: BTreeMap::new(),
             interval: Duration::from_secs(1),
+            priority: Priority::Normal,
             choice: crate::target::Choice::Auto,
         })
     }
@@ -412,6 +414,12 @@ mod tests {
         assert_eq!(told.take(), ["watch c h:2"]);
         set_files(&book, &[file("/w", &[host("b", 1)])]);
         assert_eq!(told.take(), ["forget c"]);
+        // Another class, and the same again.
+        let first = [Arc::new(Target { priority: Priority::High, ..(*host("b", 1)).clone() })];
+        for _ in 0..2 {
+            set_files(&book, &[file("/w", &first)]);
+        }
+        assert_eq!(told.take(), ["watch b h:1"]);
         book.set_config(Vec::new());
         assert_eq!(told.take(), ["forget a"]);
         assert_eq!(book.lines().len(), 1);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use onlooker_bootstrap::{DEFAULT_PORT, Token, TokenError};
+use onlooker_flow::Priority;
 use onlooker_settings::units::Span;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +36,9 @@ pub struct Entry {
     /// Time between two readings; `[read] interval` unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Span>,
+    /// Its class where not all hosts can be read in time.
+    #[serde(default)]
+    pub priority: Priority,
     /// Who answers its READs.
     #[serde(default)]
     pub via: Choice,
@@ -98,6 +102,7 @@ impl Entry {
             token,
             labels: self.labels.clone(),
             interval: self.interval.unwrap_or(interval).as_duration(),
+            priority: self.priority,
             choice: self.via,
         }))
     }
@@ -132,6 +137,9 @@ pub struct Discovery {
     /// Time between two readings; `[read] interval` unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Span>,
+    /// Their class where not all hosts can be read in time.
+    #[serde(default)]
+    pub priority: Priority,
     /// Who answers the READs.
     #[serde(default)]
     pub via: Choice,
@@ -225,6 +233,8 @@ mod tests {
             (&format!("{target}\"a\"\ninterval = \"10us\""), "number 1, interval: must be at least 1ms"),
             (&format!("{target}\"a\"\nlabels = {{ instance = \"x\" }}"), "labels: `instance` cannot be a label"),
             (&format!("{target}\"a\"\nvia = \"udp\""), "known: auto, verbs, kernel, tcp"),
+            (&format!("{target}\"a\"\npriority = \"first\""), "known: high, normal, low"),
+            ("[[discovery]]\nfiles = [\"/a.yml\"]\npriority = \"\"", "known: high, normal, low"),
             ("[[discovery]]\nfiles = []", "files: at least one"),
             ("[[discovery]]\nfiles = [\"/a/*/b.json\"]", "files: `/a/*/b.json`"),
             ("[[discovery]]\nfiles = [\"b.json\"]", "absolute"),
@@ -257,5 +267,8 @@ mod tests {
         fs::write(&token_file, format!("{}\n", token.text())).unwrap();
         let made = target().unwrap();
         assert_eq!((&made.name[..], made.port, made.interval.as_secs(), &made.token), ("a", DEFAULT_PORT, 2, &token));
+        assert_eq!(made.priority, Priority::Normal, "unless it says another");
+        let file: File = onlooker_settings::parse(&format!("{text}\npriority = \"high\"")).unwrap();
+        assert_eq!(file.targets[0].target(Span::from_s(2)).unwrap().priority, Priority::High);
     }
 }

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use onlooker_bootstrap::{Id, Token};
+use onlooker_flow::Priority;
 use onlooker_settings::units::Span;
 use serde::{Deserialize, Serialize};
 
@@ -60,11 +61,18 @@ struct Record {
     token: String,
     labels: BTreeMap<String, String>,
     interval: Span,
+    /// Without one it is as before there were classes.
+    #[serde(default, skip_serializing_if = "is_normal")]
+    priority: Priority,
     via: Choice,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     host_id: Option<Id>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     source: Option<IpAddr>,
+}
+
+fn is_normal(priority: &Priority) -> bool {
+    *priority == Priority::Normal
 }
 
 /// The file and its contents.
@@ -167,6 +175,7 @@ impl Record {
             token: target.token.text(),
             labels: target.labels.clone(),
             interval: Span::from_ns(target.interval_ns()),
+            priority: target.priority,
             via: target.choice,
             host_id: origin.host_id,
             source: origin.source,
@@ -184,6 +193,7 @@ impl Record {
             name: self.name,
             labels: self.labels,
             interval: self.interval.as_duration().max(target::MIN_INTERVAL),
+            priority: self.priority,
             choice: self.via,
         })
     }
@@ -205,6 +215,7 @@ mod tests {
             token: Token { fingerprint: None, secret: Secret::new([7; 32]) },
             labels: [("dc".to_owned(), "a\"\n".to_owned())].into(),
             interval: Duration::from_micros(1_500),
+            priority: Priority::Low,
             choice: Choice::Verbs,
         });
         (target, origin)
@@ -223,6 +234,19 @@ mod tests {
         joined.set("a", None).unwrap();
         assert_eq!(Joined::open(&path).unwrap().len(), 1);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no temporary file stays");
+    }
+
+    #[test]
+    fn a_file_from_before_there_were_classes_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("joined.json");
+        Joined::open(&path).unwrap().set("a", Some(host("a"))).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let old: String = text.split_inclusive('\n').filter(|line| !line.contains("\"priority\"")).collect();
+        assert_ne!(old, text);
+        fs::write(&path, old).unwrap();
+        let before = Target { priority: Priority::Normal, ..(*host("a").0).clone() };
+        assert_eq!(Joined::open(&path).unwrap().get("a").map(|host| &**host), Some(&before));
     }
 
     #[test]

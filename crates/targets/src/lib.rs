@@ -22,6 +22,7 @@ pub mod watch;
 pub use book::{Book, Change, ChangeError, Found, Line, Listed, Source};
 pub use joined::JoinedError;
 pub use joining::{Joining, Origin, Trial};
+pub use onlooker_flow::Priority;
 pub use resolve::Section;
 pub use target::{Choice, Target};
 pub use watch::{Files, Say};

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use onlooker_bootstrap::{DEFAULT_PORT, Token};
+use onlooker_flow::Priority;
 use onlooker_settings::units::Span;
 use serde::Deserialize;
 use serde::de::IntoDeserializer as _;
@@ -30,6 +31,8 @@ pub const FILE_PATH: &str = "__meta_filepath";
 pub const TOKEN_FILE: &str = "__token_file__";
 /// Time between two readings, with its unit.
 pub const INTERVAL: &str = "__interval__";
+/// `high`, `normal` or `low`.
+pub const PRIORITY: &str = "__priority__";
 /// `auto`, `verbs`, `kernel` or `tcp`.
 pub const VIA: &str = "__via__";
 /// The host's name.
@@ -93,9 +96,10 @@ pub fn resolve(
     for group in groups {
         for address in &group.targets {
             let mut labels = Labels::new();
-            let Discovery { token_file, via, .. } = &section.config;
+            let Discovery { token_file, priority, via, .. } = &section.config;
             labels.insert(TOKEN_FILE.into(), token_file.display().to_string());
             labels.insert(INTERVAL.into(), section.interval.to_string());
+            labels.insert(PRIORITY.into(), priority.to_string());
             labels.insert(VIA.into(), via.to_string());
             labels.extend(group.labels.clone());
             labels.insert(ADDRESS.into(), address.clone());
@@ -142,13 +146,14 @@ fn target(name: &str, address: &str, labels: Labels, tokens: &mut Tokens) -> Res
     if interval.as_duration() < target::MIN_INTERVAL {
         return Err(rest(format!("{INTERVAL} must be at least 1ms")));
     }
+    let priority: Priority = of_text(&labels, PRIORITY).map_err(rest)?;
     let choice: Choice = of_text(&labels, VIA).map_err(rest)?;
     let file = labels.get(TOKEN_FILE).map(String::as_str).unwrap_or_default();
     let file = token_file(file, name).map_err(rest)?;
     let token = tokens.read(&file).map_err(Wrong::Token)?;
     let port = port.unwrap_or(DEFAULT_PORT);
     let interval = interval.as_duration();
-    Ok(Target { name: name.to_owned(), host, port, token, labels: own, interval, choice })
+    Ok(Target { name: name.to_owned(), host, port, token, labels: own, interval, priority, choice })
 }
 
 fn of_text<'a, T: Deserialize<'a>>(labels: &'a Labels, name: &str) -> Result<T, String> {
@@ -222,6 +227,7 @@ mod tests {
             token,
             labels: Labels::from([("dc".into(), "a".into()), ("file".into(), "/t/x.json".into())]),
             interval: Duration::from_millis(50),
+            priority: Priority::Normal,
             choice: Choice::Tcp,
         };
         assert_eq!(found[0].target.as_deref(), Some(&wanted), "{:?}", found[0].error);
@@ -235,6 +241,22 @@ mod tests {
     }
 
     #[test]
+    fn a_class_is_the_sections_unless_its_group_or_a_rule_says_another() {
+        let world = World::new(
+            "priority = \"low\"\n[[relabel]]\nsource_labels = ['role']\nregex = 'db'\ntarget_label = '__priority__'\nreplacement = 'high'\n",
+        );
+        world.token("a", 1);
+        for (labels, priority) in [
+            ("{}", Priority::Low),
+            (r#"{"__priority__":"normal"}"#, Priority::Normal),
+            (r#"{"__priority__":"normal","role":"db"}"#, Priority::High),
+        ] {
+            let (found, _) = world.resolve(&format!(r#"[{{"targets":["a"],"labels":{labels}}}]"#), &[]);
+            assert_eq!(found[0].target.as_ref().map(|target| target.priority), Some(priority), "{labels}: {found:?}");
+        }
+    }
+
+    #[test]
     fn what_is_wrong_is_told_for_each() {
         let world = World::new("[[relabel]]\nsource_labels = ['skip']\nregex = 'yes'\naction = 'drop'\n");
         world.token("good", 1);
@@ -243,6 +265,7 @@ mod tests {
             ("good:0", "{}", "port"),
             ("good", r#"{"__interval__":"1us"}"#, "1ms"),
             ("good", r#"{"__interval__":"soon"}"#, "__interval__"),
+            ("good", r#"{"__priority__":"first"}"#, "expected one of `high`, `normal`, `low`"),
             ("good", r#"{"__via__":"udp"}"#, "__via__"),
             ("good", r#"{"a-b":"c"}"#, "a-b"),
             ("good", r#"{"__token_file__":""}"#, "no token file"),

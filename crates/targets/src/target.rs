@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use onlooker_bootstrap::Token;
+use onlooker_flow::Priority;
 use serde::{Deserialize, Serialize};
 
 /// Which responder to read through: `via` in files, in `POST /api/onlooker/v1/targets` and in its answers.
@@ -44,6 +45,8 @@ pub struct Target {
     pub labels: BTreeMap<String, String>,
     /// Time between two readings.
     pub interval: Duration,
+    /// Who is before it, and whom it is before, where not all can be read in time.
+    pub priority: Priority,
     /// How to read.
     pub choice: Choice,
 }

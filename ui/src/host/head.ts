@@ -70,7 +70,7 @@ export class Head {
     this.reading.of("Read via").title = pairHelp(host);
     const gaps = sum(host.gaps);
     this.reading.show({
-      "Read every": duration(host.interval_ms),
+      "Read every": duration(host.interval_ms) + (host.priority === "normal" ? "" : ` (${host.priority} priority)`),
       "Read via": pairLong(host),
       Address: host.address,
       "Clock ±": duration(host.clock_error_ms),

@@ -81,7 +81,7 @@ class Tiles {
   private readonly reads = new Tile("READs", "Requests sent to all hosts together. One READ fetches one or more blocks of 1 KiB out of a host’s memory");
   private readonly rows = new Tile("Rows", "Taken in by the store. A row holds all values that a region had at one moment");
   private readonly credits = new Tile("Credits in flight", "Bytes that have been requested and not yet answered, and how many may be at once, so that answers do not overrun the network");
-  private readonly decreases = new Tile("Credit decreases", "How often the network marked answers as congested (ECN), which lowers the credits");
+  private readonly decreases = new Tile("Credit decreases", "How often answers were marked (ECN), lost or late, which lowers the credits");
   private readonly store = new Tile("Store");
   private readonly hot = new Tile("In memory", "The newest values, which are not yet packed into the log");
   private readonly lag = new Tile("Durable after", "How long after it was read a value is safe on the disk");

@@ -11,7 +11,7 @@ use onlooker_controller::Reading;
 use onlooker_reader::clock::{Moment, Relation, steady_ns};
 use onlooker_reader::drive::read_host;
 use onlooker_reader::{Frames, Limits, SchemaCache, Session, Via};
-use onlooker_targets::{Choice, Target};
+use onlooker_targets::{Choice, Priority, Target};
 
 use crate::agents::{Agent, beside};
 
@@ -39,6 +39,7 @@ pub(crate) fn target(name: &str) -> Target {
         token: Token { fingerprint: None, secret: Secret::new([7; 32]) },
         labels: BTreeMap::new(),
         interval: Duration::from_nanos(INTERVAL_NS),
+        priority: Priority::Normal,
         choice: Choice::Auto,
     }
 }

@@ -6,11 +6,11 @@
 
 use super::Scheme;
 use super::burst::Work;
-use super::figure::{Panel, draw};
 use super::server::boot_ns;
 use super::truth::{Event, Truth, at, busy_pct};
 use super::watched::{Reading, Watched, with_watched};
-use crate::machine::{self, ASKING_CORE, WATCHED_CORE, is_quick, now_ns, parameter, sleep_ns};
+use crate::curves::{Panel, draw_if_wanted};
+use crate::machine::{self, ASKING_CORE, WATCHED_CORE, now_ns, parameter, sleep_ns};
 use crate::report::{Results, percentile, time};
 use crate::world::World;
 use anyhow::{Context, Result};
@@ -230,16 +230,7 @@ fn panel(work: &Work, what: &str, cells: &[Cell], of: Figure) -> Panel {
         points.map(|(ms, cells)| (*ms as f64, of(&cells[index]))).collect()
     };
     let curves = Scheme::ALL.iter().enumerate().map(|(index, scheme)| (scheme.title(), curve(index))).collect();
-    Panel { title: format!("{what}: {}", work.title()), curves }
-}
-
-/// Into docs/images, or where SVG says; with QUICK only there.
-pub(super) fn draw_if_wanted(name: &str, title: &str, panels: &[Panel]) -> Result<()> {
-    let usual = (!is_quick()).then(|| format!("docs/images/{name}"));
-    let Some(path) = std::env::var("SVG").ok().filter(|path| !path.is_empty()).or(usual) else { return Ok(()) };
-    std::fs::write(&path, draw(title, panels)).with_context(|| path.clone())?;
-    println!("drawn: {path}");
-    Ok(())
+    Panel { title: format!("{what}: {}", work.title()), unit: " ms", curves }
 }
 
 #[cfg(test)]

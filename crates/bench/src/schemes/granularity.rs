@@ -5,9 +5,8 @@
 //! the ratios and what can be said of it.
 
 use super::Scheme;
-use super::accuracy::draw_if_wanted;
-use super::figure::Panel;
 use super::watched::{Watched, with_watched};
+use crate::curves::{Panel, draw_if_wanted};
 use crate::machine::{self, ASKING_CORE, WATCHED_CORE, is_quick, now_ns, parameter, pin, sleep_ns};
 use crate::report::Results;
 use crate::victim::statistics::{Interval, MAX_RATIOS, Random, interval};
@@ -188,7 +187,7 @@ fn report(all: &[Series], intervals: &[u64]) -> Result<bool> {
         intervals.iter().map(|&ms| Ok((ms as f64, of(scheme, ms)?.0))).collect()
     };
     let curves = Scheme::ALL.iter().map(|&scheme| Ok((scheme.title(), curve(scheme)?))).collect::<Result<_>>()?;
-    let panel = Panel { title: "slower, percent, by how often it is read".to_owned(), curves };
+    let panel = Panel { title: "slower, percent, by how often it is read".to_owned(), unit: " ms", curves };
     draw_if_wanted("granularity.svg", "What being read costs a floating-point program on the same core", &[panel])?;
     Ok(results.passed())
 }

@@ -14,7 +14,6 @@
 
 pub(crate) mod accuracy;
 pub(crate) mod burst;
-mod figure;
 pub(crate) mod granularity;
 mod part;
 mod server;

@@ -19,7 +19,7 @@ use super::*;
 use crate::connect::{Connected, Way};
 use crate::fleet::fixture::memory;
 use crate::sink::{Reading, Sink};
-use onlooker_targets::Choice;
+use onlooker_targets::{Choice, Priority};
 
 struct Nobody;
 
@@ -43,6 +43,7 @@ fn target(name: &str) -> Arc<Target> {
         token: token(),
         labels: Default::default(),
         interval: Duration::from_secs(1),
+        priority: Priority::Normal,
         choice: Choice::Auto,
     })
 }

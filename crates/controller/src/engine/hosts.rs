@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! READs of all hosts together: whose memory an answer goes to, and whose session hears of it.
 
-use onlooker_flow::InFlight;
+use onlooker_flow::{Credits, InFlight};
 use onlooker_reader::{Completion, Memory};
 use onlooker_region::Block;
 
@@ -19,17 +19,19 @@ impl<P: Copy> Memory for Hosts<'_, P> {
     }
 }
 
-/// Gives READs that have ended to their hosts.
+/// Gives READs that have ended to their hosts; answers say how much came and how long it took.
 pub(super) fn deliver<C: Carry>(
     hosts: &mut [Option<Host<C::Place>>],
     carriers: &mut C,
     in_flight: &mut InFlight,
+    credits: &mut Credits,
     completions: &[Completion],
     now_ns: u64,
 ) {
     for completion in completions {
         if let Some(host) = hosts.get_mut(names::host_of(completion.id)).and_then(Option::as_mut) {
-            host.complete(carriers, in_flight, *completion, now_ns);
+            let took = host.complete(carriers, in_flight, *completion, now_ns);
+            took.into_iter().for_each(|(bytes, took)| credits.answered(bytes, took));
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use onlooker_flow::Limits;
+use onlooker_flow::{FRAGMENT_BYTES, Limits, Sharing};
 use onlooker_reader::bootstrap::Bootstrapped;
 use onlooker_reader::clock::Wear;
 use onlooker_reader::{Pair, SchemaCache, Session};
@@ -41,6 +41,10 @@ impl<P> Link<P> {
         now_ns: u64,
     ) -> Self {
         let longest_bytes = Limits::up_to(config.credit_bytes).longest_read_bytes().min(config.host_credit_bytes);
+        let longest_bytes = match config.sharing {
+            Sharing::Total => longest_bytes,
+            Sharing::Published => longest_bytes.min(u32::try_from(FRAGMENT_BYTES).unwrap_or(u32::MAX)),
+        };
         let longest_blocks = u32::try_from(longest_bytes as usize / BLOCK_BYTES).unwrap_or(u32::MAX);
         let max_read_blocks = max_read_blocks.min(longest_blocks).max(1);
         let mut session = Session::new(&told.answer, pair.via, max_read_blocks, config.limits);

@@ -34,7 +34,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use onlooker_flow::{Credits, Due, Ending, FlowId, InFlight, Line, Schedule, Served};
+use onlooker_flow::{Credits, Due, Ending, FlowId, InFlight, Line, Schedule, Served, Sharing};
 use onlooker_reader::{Completion, Limits, Read, SchemaCache, Via};
 use onlooker_targets::Target;
 use onlooker_transport::soft::Totals;
@@ -53,6 +53,8 @@ pub use running::Running;
 const BATCH: usize = 256;
 /// Credits are looked at so often, ns: a round trip of a network that is not congested.
 const CREDITS_INTERVAL_NS: u64 = 1_000_000;
+/// Who waits for a place tells what it has missed so often, ns.
+const OVERDUE_INTERVAL_NS: u64 = 1_000_000_000;
 /// What the processor has no room for is told again so often, ns.
 const TOLD_INTERVAL_NS: u64 = 1_000_000;
 
@@ -63,7 +65,7 @@ pub struct Pressure {
     pub total_bytes: AtomicU64,
     /// Bytes that are.
     pub in_flight_bytes: AtomicU64,
-    /// Times that congestion marks made the total give way.
+    /// Times that congestion made the total give way.
     pub decreases: AtomicU64,
     /// Times that a host was to be read by this machine's device, and there was no queue pair.
     pub detours: AtomicU64,
@@ -82,6 +84,8 @@ pub struct Config {
     pub credit_bytes: u32,
     /// Bytes in flight from one host, at most.
     pub host_credit_bytes: u32,
+    /// How hosts share what may be in flight.
+    pub sharing: Sharing,
     /// What one reading of a host may cost.
     pub limits: Limits,
     /// Threads for bootstraps.
@@ -99,6 +103,7 @@ impl Default for Config {
             window: 128,
             credit_bytes: 4 << 20,
             host_credit_bytes: 256 << 10,
+            sharing: Sharing::Total,
             limits: Limits::default(),
             connectors: 12,
             timeout,
@@ -158,13 +163,14 @@ struct Engine<N: Connect> {
     orders: Receiver<Order>,
     credits: Credits,
     credits_at_ns: u64,
+    overdue_ns: u64,
     in_flight: InFlight,
     /// Somebody waits for credit, or for room on its way, which may come with nothing else.
     is_short: bool,
     /// Whose clock is asked for.
     clocks: clock::Turn,
-    /// Congestion marks that were heeded.
-    marks: u64,
+    /// What soft requesters' sockets had counted when the network last had its say.
+    heeded: Totals,
     pressure: Arc<Pressure>,
     generation: u32,
     due: Vec<Due>,
@@ -181,7 +187,8 @@ impl<N: Connect> Engine<N> {
         orders: Receiver<Order>,
         pressure: Arc<Pressure>,
     ) -> Self {
-        pressure.total_bytes.store(config.credit_bytes.into(), Ordering::Relaxed);
+        let credits = Credits::new(onlooker_flow::Limits::up_to(config.credit_bytes), config.sharing);
+        pressure.total_bytes.store(credits.total_bytes().into(), Ordering::Relaxed);
         Self {
             processor,
             schedule: Schedule::new(config.window),
@@ -196,12 +203,13 @@ impl<N: Connect> Engine<N> {
             gone: Vec::new(),
             connector,
             orders,
-            credits: Credits::new(onlooker_flow::Limits::up_to(config.credit_bytes)),
+            credits,
             credits_at_ns: 0,
+            overdue_ns: 0,
             in_flight: InFlight::default(),
             is_short: false,
             clocks: clock::Turn::default(),
-            marks: 0,
+            heeded: Totals::default(),
             pressure,
             generation: 0,
             due: Vec::new(),
@@ -227,6 +235,7 @@ impl<N: Connect> Engine<N> {
         let now_ns = clock();
         self.expire_openings(now_ns);
         self.begin_due(now_ns);
+        self.tell_overdue(now_ns);
         let asked = self.ask(&clock);
         // Where host and reader are one machine, READs are answered while they are sent.
         let now_ns = clock();
@@ -259,7 +268,7 @@ impl<N: Connect> Engine<N> {
 
     fn watch(&mut self, target: Arc<Target>, now_ns: u64) {
         let interval_ns = target.interval_ns().max(1);
-        let flow = self.schedule.add(interval_ns, now_ns);
+        let flow = self.schedule.add(interval_ns, target.priority, now_ns);
         // Answers for a host that had this place before carry another number.
         self.generation = self.generation.wrapping_add(1);
         let index = self.free.pop().unwrap_or(self.hosts.len());
@@ -297,19 +306,12 @@ impl<N: Connect> Engine<N> {
         for due in &due {
             let Some(index) = self.by_flow.get(&due.flow).copied() else { continue };
             let Some(host) = self.hosts[index].as_mut() else { continue };
-            if due.missed > 0 {
-                let interval_ns = host.target.interval_ns();
-                let from_ns = due.due_ns.saturating_sub(due.missed * interval_ns);
-                let to_ns = due.due_ns.saturating_sub(interval_ns);
-                // Those who do not answer wait for each other: that says nothing of how late we are.
-                let reason = if due.is_on_probation { "timeout" } else { "late" };
-                self.processor.gap(&host.target, Gap { from_ns, to_ns, due_times: due.missed, reason });
-            }
+            tell_missed(&mut self.processor, host, *due);
             if let Some(pair) = host.improve(&mut self.carriers) {
                 self.processor.state(&host.target, State::Reading(pair));
             }
             if host.begin(*due, now_ns, self.config.timeout) {
-                self.active.push(index);
+                self.active.push(index, host.target.priority);
                 self.improve(index, now_ns);
                 self.renew_clock(index, now_ns);
                 continue;
@@ -322,17 +324,39 @@ impl<N: Connect> Engine<N> {
         self.due = due;
     }
 
+    /// Who waits for a place has gaps meanwhile, not only once it is read.
+    fn tell_overdue(&mut self, now_ns: u64) {
+        if now_ns < self.overdue_ns {
+            return;
+        }
+        self.overdue_ns = now_ns + OVERDUE_INTERVAL_NS;
+        let mut overdue = std::mem::take(&mut self.due);
+        overdue.clear();
+        self.schedule.overdue(now_ns, &mut overdue);
+        for due in &overdue {
+            let host = self.by_flow.get(&due.flow).and_then(|index| self.hosts[*index].as_ref());
+            host.into_iter().for_each(|host| tell_missed(&mut self.processor, host, *due));
+        }
+        self.due = overdue;
+    }
+
     /// Sends the READs that sessions want, as far as there is credit; true if there were any. Each host's have a time
     /// of their own, since the values' times are bounded by it.
     fn ask(&mut self, clock: impl Fn() -> u64) -> bool {
-        let credit = self.credits.credit(self.config.host_credit_bytes, self.active.len(), self.in_flight.bytes());
-        let Self { active, hosts, carriers, in_flight, reads, .. } = self;
+        let now_ns = clock();
+        let flows = self.active.iter().filter_map(|index| self.hosts[index].as_ref().map(|host| host.flow));
+        let stalled_bytes = flows.map(|flow| self.in_flight.stalled(flow, now_ns)).sum();
+        let (hosts, taken_bytes) = (self.active.len(), self.in_flight.bytes());
+        let host_bytes = self.config.host_credit_bytes;
+        let credit = self.credits.credit(host_bytes, hosts, taken_bytes, stalled_bytes);
+        let Self { active, hosts, carriers, in_flight, credits, reads, .. } = self;
         let mut moved = false;
         self.is_short = active.serve(|index, is_late| {
             let Some(host) = hosts[index].as_mut() else { return Served::Done };
             let credit = (!is_late).then_some(credit);
-            let (served, has_moved) = host.submit(carriers, in_flight, credit, clock(), reads);
+            let (served, has_moved, room) = host.submit(carriers, in_flight, credit, clock(), reads);
             moved |= has_moved;
+            credit.into_iter().for_each(|credit| credits.refused(room, credit, host_bytes));
             served
         });
         moved
@@ -345,8 +369,8 @@ impl<N: Connect> Engine<N> {
         let memory = &mut hosts::Hosts(&mut self.hosts);
         self.carriers.poll(memory, now_ns, &mut self.completions, &mut self.gone);
         self.lose_devices(now_ns);
-        let Self { hosts, carriers, in_flight, completions, .. } = self;
-        hosts::deliver(hosts, carriers, in_flight, completions, now_ns);
+        let Self { hosts, carriers, in_flight, credits, completions, .. } = self;
+        hosts::deliver(hosts, carriers, in_flight, credits, completions, now_ns);
         let mut moved = !self.completions.is_empty();
         let mut active = std::mem::take(&mut self.active);
         active.retain(|index| {
@@ -385,9 +409,9 @@ impl<N: Connect> Engine<N> {
         }
         self.credits_at_ns = now_ns + CREDITS_INTERVAL_NS;
         let totals = self.carriers.totals();
-        if std::mem::replace(&mut self.marks, totals.congestion_marked) < totals.congestion_marked {
-            self.credits.congestion();
-        }
+        let Totals { congestion_marked, recovered, .. } = std::mem::replace(&mut self.heeded, totals);
+        self.credits.congestion(totals.congestion_marked - congestion_marked);
+        self.credits.recovered(totals.recovered - recovered);
         // Who shows it may look just now: then the next time.
         if let Ok(mut shown) = self.pressure.soft.try_lock() {
             *shown = totals;
@@ -433,6 +457,18 @@ impl<N: Connect> Engine<N> {
         let told_ns = if self.processor.flush() { u64::MAX } else { now_ns + TOLD_INTERVAL_NS };
         let until_ns = timers.into_iter().flatten().chain(sessions).chain([told_ns]).min();
         until_ns.filter(|until_ns| *until_ns < u64::MAX)
+    }
+}
+
+/// Due times that were missed while a host waited for a place.
+fn tell_missed<P>(processor: &mut Processor, host: &Host<P>, due: Due) {
+    if due.missed > 0 {
+        let interval_ns = host.target.interval_ns();
+        let from_ns = due.due_ns.saturating_sub(due.missed * interval_ns);
+        let to_ns = due.due_ns.saturating_sub(interval_ns);
+        // Those who do not answer wait for each other: that says nothing of how late we are.
+        let reason = if due.is_on_probation { "timeout" } else { "late" };
+        processor.gap(&host.target, Gap { from_ns, to_ns, due_times: due.missed, reason });
     }
 }
 

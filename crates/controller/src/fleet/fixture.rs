@@ -11,7 +11,7 @@ use onlooker_bootstrap::{Secret, Token};
 use onlooker_reader::clock::{Moment, Relation, steady_ns};
 use onlooker_reader::drive::read_host;
 use onlooker_reader::{Frames, Limits, Pair, Session, Via};
-use onlooker_targets::{Choice, Target};
+use onlooker_targets::{Choice, Priority, Target};
 
 use super::{Entity, Fleet, FleetSink};
 use crate::keep::Keeper;
@@ -150,6 +150,7 @@ pub(crate) fn target(name: &str) -> Target {
         token: Token { fingerprint: None, secret: Secret::new([7; 32]) },
         labels: BTreeMap::new(),
         interval: Duration::from_secs(1),
+        priority: Priority::Normal,
         choice: Choice::Auto,
     }
 }

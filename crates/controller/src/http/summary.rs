@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use onlooker_reader::clock::{Moment, steady_ns};
 use onlooker_region::control::{RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS};
 use onlooker_region::schema::Acquisition;
+use onlooker_targets::Priority;
 use serde::Serialize;
 
 use super::answer::ms;
@@ -28,6 +29,7 @@ pub(super) struct Summary<'a> {
     since_ms: f64,
     error: Option<&'a str>,
     interval_ms: f64,
+    priority: Priority,
     age_ms: Option<f64>,
     clock_error_ms: Option<f64>,
     regions: usize,
@@ -128,6 +130,7 @@ impl<'a> Summary<'a> {
             since_ms: ms(figures.since_ns),
             error,
             interval_ms: target.interval.as_secs_f64() * 1e3,
+            priority: target.priority,
             age_ms: figures.newest_ns.map(|newest_ns| ms(now_ns.saturating_sub(newest_ns))),
             clock_error_ms: figures.clock_error_ns().map(ms),
             regions: figures.regions,

@@ -17,7 +17,7 @@ use axum::{Extension, Json};
 use onlooker_bootstrap::{Token, source};
 use onlooker_settings::units::Span;
 use onlooker_targets::target::{self, Choice, Target};
-use onlooker_targets::{ChangeError, Line, Origin};
+use onlooker_targets::{ChangeError, Line, Origin, Priority};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -35,6 +35,8 @@ struct Join {
     #[serde(default)]
     labels: BTreeMap<String, String>,
     interval: Option<Span>,
+    #[serde(default)]
+    priority: Priority,
     #[serde(default)]
     via: Choice,
     #[serde(default)]
@@ -111,6 +113,7 @@ fn target(join: &Join, peer: Option<SocketAddr>, operator: bool, shared: &Shared
         token: Token::parse(join.token.trim()).map_err(|error| format!("`token`: {error}"))?,
         labels: join.labels.clone(),
         interval,
+        priority: join.priority,
         choice: join.via,
     })
 }
@@ -123,6 +126,11 @@ fn guest(peer: Option<SocketAddr>, target: &Target, shared: &Shared) -> Result<I
         return Err(Failure::bad(format!(
             "`interval` must be at least {least} with this token ([joined] min_interval)"
         )));
+    }
+    // What is before all others is the operator's to say.
+    if target.priority == Priority::High {
+        let error = "`priority` must be `normal` or `low` with this token; `high` needs the token of [http] token_file";
+        return Err(Failure::bad(error));
     }
     let is_here = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified();
     if !guest.is_loopback() && target.host.parse().is_ok_and(|ip: IpAddr| is_here(ip.to_canonical())) {
@@ -244,6 +252,7 @@ fn line(line: &Line) -> Value {
         "address": line.found.address,
         "labels": target.map(|target| &target.labels),
         "interval_ms": target.map(|target| target.interval.as_secs_f64() * 1e3),
+        "priority": target.map(|target| target.priority),
         "via": target.map(|target| target.choice),
         "from": line.source.to_string(),
         "error": line.found.error,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onlooker_bootstrap::{Id, QueuePairEnd, Responder, Secret, Token, VERBS, VerbsAnswer};
-use onlooker_flow::{Credit, Due, InFlight, Schedule};
+use onlooker_flow::{Credit, Credits, Due, InFlight, Priority, Schedule, Sharing};
 use onlooker_reader::bootstrap::Bootstrapped;
 use onlooker_reader::clock::{Moment, Relation};
 use onlooker_reader::{Frames, Outcome, Pair, Via};
@@ -152,10 +152,12 @@ impl World {
             token: Token { fingerprint: None, secret: Secret::new([7; 32]) },
             labels: Default::default(),
             interval: Duration::from_secs(1),
+            priority: Priority::Normal,
             choice: Choice::Auto,
         });
-        let hosts =
-            (0..hosts).map(|index| Some(Host::new(target.clone(), schedule.add(SECOND, 0), index, 1))).collect();
+        let hosts = (0..hosts)
+            .map(|index| Some(Host::new(target.clone(), schedule.add(SECOND, Priority::Normal, 0), index, 1)))
+            .collect();
         let mut carriers = Carriers::new(Waiter::new().unwrap(), 4 << 20);
         carriers.devices.opened(LOCAL, desk);
         let in_flight = InFlight::default();
@@ -208,7 +210,8 @@ impl World {
                 lost.extend(state.map(|state| (index, state)));
             }
         }
-        deliver(hosts, carriers, in_flight, &completions, *now_ns);
+        let credits = &mut Credits::new(onlooker_flow::Limits::default(), Sharing::Total);
+        deliver(hosts, carriers, in_flight, credits, &completions, *now_ns);
     }
 
     /// Reads all hosts once: how many regions each has given, or why none.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use onlooker_flow::{Credit, Due, InFlight, Room, Served};
+use onlooker_flow::{Credit, Due, InFlight, Room, Served, Took};
 use onlooker_reader::{Broken, By, Completion, Fault, Frames, Outcome, Read, ReadError, Via};
 use onlooker_region::limits::BLOCK_BYTES;
 
@@ -76,7 +76,7 @@ impl<P: Copy> Host<P> {
     }
 
     /// Puts what the session wants under way, as far as there is credit; `None`: others are first. True: something has
-    /// moved.
+    /// moved. And the room that there was.
     pub(in crate::engine) fn submit(
         &mut self,
         carriers: &mut impl Carry<Place = P>,
@@ -84,16 +84,18 @@ impl<P: Copy> Host<P> {
         credit: Option<Credit>,
         now_ns: u64,
         reads: &mut Vec<Read>,
-    ) -> (Served, bool) {
-        let (Some(link), Some(cycle)) = (&mut self.link, &mut self.cycle) else { return (Served::Done, false) };
+    ) -> (Served, bool, Room) {
+        let (Some(link), Some(cycle)) = (&mut self.link, &mut self.cycle) else {
+            return (Served::Done, false, Room::UNASKED);
+        };
         if cycle.failed.is_some() || link.session.is_done() {
-            return (Served::Done, false);
+            return (Served::Done, false, Room::UNASKED);
         }
         cycle.asked_ns = now_ns;
         reads.clear();
         link.session.wanted(now_ns, BATCH, reads);
         if reads.is_empty() {
-            return (Served::Done, false);
+            return (Served::Done, false, Room::UNASKED);
         }
         reads.iter_mut().for_each(|read| read.id = names::name(self.index, read.id));
         let sizes = reads.iter().map(|read| bytes_of(read.blocks));
@@ -103,11 +105,11 @@ impl<P: Copy> Host<P> {
             Ok(count) => count,
             Err(broken) => {
                 cycle.failed = Some(Failure::Broken(broken));
-                return (Served::Done, true);
+                return (Served::Done, true, room);
             }
         };
         if let Some(credit) = credit {
-            reads[..count].iter().for_each(|read| in_flight.begin(self.flow, bytes_of(read.blocks), credit));
+            reads[..count].iter().for_each(|read| in_flight.begin(self.flow, bytes_of(read.blocks), credit, now_ns));
         }
         link.session.submitted(count);
         let has_waited_in_vain = now_ns >= cycle.deadline_ns && in_flight.of(self.flow) == 0;
@@ -115,7 +117,7 @@ impl<P: Copy> Host<P> {
             // A queue pair has no room while what was given up is not done, which may be for ever.
             let is_hosts = room.reads > 0 && link.pair.by == By::Verbs;
             cycle.failed = Some(if is_hosts { Failure::Read(ReadError::Timeout) } else { Failure::Late });
-            return (Served::Done, true);
+            return (Served::Done, true, room);
         }
         let served = if count == room.reads && room.is_short {
             Served::NoCredit { some: count > 0 }
@@ -124,21 +126,24 @@ impl<P: Copy> Host<P> {
         } else {
             Served::Done
         };
-        (served, count > 0)
+        (served, count > 0, room)
     }
 
-    /// A READ of its own has ended.
+    /// A READ of its own has ended. Its bytes and how long it took, if it was answered.
     pub(in crate::engine) fn complete(
         &mut self,
         carriers: &mut impl Carry<Place = P>,
         in_flight: &mut InFlight,
         completion: Completion,
         now_ns: u64,
-    ) {
+    ) -> Option<(u64, Took)> {
         let completion = Completion { id: names::local_of(completion.id), ..completion };
-        let Some(link) = &mut self.link else { return };
-        in_flight.end(self.flow, bytes_of(link.session.blocks_of(completion.id)));
-        let Some(cycle) = &mut self.cycle else { return };
+        let link = self.link.as_mut()?;
+        let bytes = bytes_of(link.session.blocks_of(completion.id));
+        // Of a batch that is forgotten nothing is under way.
+        let took = (bytes > 0).then(|| (bytes, in_flight.end(self.flow, bytes, now_ns)));
+        let took = took.filter(|_| completion.outcome == Outcome::Done);
+        let Some(cycle) = &mut self.cycle else { return took };
         // What has failed says why: to the session it is only lost, or refused.
         if matches!(completion.outcome, Outcome::Lost | Outcome::Refused(_))
             && let Some(broken) = carriers.broken(link.place)
@@ -148,6 +153,7 @@ impl<P: Copy> Host<P> {
         if let Err(error) = link.session.complete(completion, now_ns) {
             cycle.failed.get_or_insert(Failure::Read(error));
         }
+        took
     }
 
     /// The device with this number is of no use any more. The host's state from now on, if it is not in a reading,

@@ -62,6 +62,11 @@ const DETOURS: &str = "onlooker_controller_device_detours_total";
 const UNUSABLE: &str = "onlooker_controller_unusable_ways_total";
 const SOFT_REQUESTS: &str = "onlooker_controller_soft_requests_total";
 const SOFT_FAILURES: &str = "onlooker_controller_soft_failures_total";
+const SOFT_RECOVERED: &str = "onlooker_controller_soft_recovered_total";
+const SOFT_MARKED: &str = "onlooker_controller_soft_marked_total";
+const CREDIT: &str = "onlooker_controller_credit_bytes";
+const CREDIT_USED: &str = "onlooker_controller_credit_used_bytes";
+const CREDIT_DECREASES: &str = "onlooker_controller_credit_decreases_total";
 const TARGET_FAILURES: &str = "onlooker_controller_target_file_failures_total";
 const REFUSALS: &str = "onlooker_controller_http_refusals_total";
 const CONNECTIONS: &str = "onlooker_controller_http_connections";
@@ -83,7 +88,7 @@ const NOTIFICATIONS_DROPPED: &str = "onlooker_controller_notifications_dropped_t
 const NOTIFICATIONS_WAITING: &str = "onlooker_controller_notifications_queue_length";
 
 /// All of them: nobody else's metric has such a name, whether there is something to say or not.
-const FAMILIES: [(&str, Metric, &str); 61] = [
+const FAMILIES: [(&str, Metric, &str); 66] = [
     (
         UP,
         Gauge,
@@ -146,6 +151,11 @@ const FAMILIES: [(&str, Metric, &str); 61] = [
         Counter,
         "Soft requesters' requests that were not answered in time, that the system refused or had no room for, and dropped answers.",
     ),
+    (SOFT_RECOVERED, Counter, "READs that soft requesters completed only when they had asked again."),
+    (SOFT_MARKED, Counter, "Answers to soft requesters with a congestion mark (ECN)."),
+    (CREDIT, Gauge, "Bytes that may be requested and not answered, of all hosts together; they follow the network."),
+    (CREDIT_USED, Gauge, "Bytes requested and not answered."),
+    (CREDIT_DECREASES, Counter, "Times that the credit gave way to congestion."),
     (TARGET_FAILURES, Counter, "Times that a target file could not be used."),
     (REFUSALS, Counter, "Clients that were refused, or whose connections were ended."),
     (CONNECTIONS, Gauge, "Connections of HTTP clients."),
@@ -268,9 +278,18 @@ pub(super) trait Lines {
             let count = pressure.unusable[by as usize].load(Ordering::Relaxed);
             self.line(UNUSABLE, &[("by", &by.to_string())], count as f64);
         }
-        let Totals { sent, repeated, send_failed, no_room, dropped, .. } =
+        for (name, value) in [
+            (CREDIT, &pressure.total_bytes),
+            (CREDIT_USED, &pressure.in_flight_bytes),
+            (CREDIT_DECREASES, &pressure.decreases),
+        ] {
+            self.line(name, &[], value.load(Ordering::Relaxed) as f64);
+        }
+        let Totals { sent, repeated, recovered, send_failed, no_room, congestion_marked, dropped } =
             *pressure.soft.lock().unwrap_or_else(PoisonError::into_inner);
         self.line(SOFT_REQUESTS, &[], sent as f64);
+        self.line(SOFT_RECOVERED, &[], recovered as f64);
+        self.line(SOFT_MARKED, &[], congestion_marked as f64);
         for (reason, count) in
             [("unanswered", repeated), ("refused", send_failed), ("no_room", no_room), ("dropped", dropped)]
         {

@@ -260,14 +260,22 @@ fn a_part_has_its_hosts_only() {
 fn what_carries_reads_says_what_it_has_counted() {
     let (pressure, mut own) = (Pressure::default(), Own::default());
     pressure.unusable[By::Tcp as usize].fetch_add(3, Ordering::Relaxed);
+    for (of, value) in [(&pressure.total_bytes, 4096), (&pressure.in_flight_bytes, 1024), (&pressure.decreases, 6)] {
+        of.store(value, Ordering::Relaxed);
+    }
     *pressure.soft.lock().unwrap() =
-        Totals { sent: 9, repeated: 4, send_failed: 2, no_room: 1, congestion_marked: 7, dropped: 5 };
+        Totals { sent: 9, repeated: 4, recovered: 3, send_failed: 2, no_room: 1, congestion_marked: 7, dropped: 5 };
     own.engine(&pressure);
     let text = String::from_utf8(bytes(&Draft::default().settled(&[], own, Format::Text), false)).unwrap();
     for line in [
         "onlooker_controller_unusable_ways_total{by=\"tcp\"} 3",
         "onlooker_controller_unusable_ways_total{by=\"soft\"} 0",
         "onlooker_controller_soft_requests_total 9",
+        "onlooker_controller_soft_recovered_total 3",
+        "onlooker_controller_soft_marked_total 7",
+        "onlooker_controller_credit_bytes 4096",
+        "onlooker_controller_credit_used_bytes 1024",
+        "onlooker_controller_credit_decreases_total 6",
         "onlooker_controller_soft_failures_total{reason=\"unanswered\"} 4",
         "onlooker_controller_soft_failures_total{reason=\"refused\"} 2",
         "onlooker_controller_soft_failures_total{reason=\"no_room\"} 1",

@@ -19,6 +19,8 @@ pub struct Totals {
     pub sent: u64,
     /// Requests that were not answered in time and were sent again.
     pub repeated: u64,
+    /// READs of which a request was answered after it had been sent again: something was lost, or late.
+    pub recovered: u64,
     /// Requests that the system refused to send; repeated like lost ones.
     pub send_failed: u64,
     /// Times that the system had no room for a request, which waits and is offered again.
@@ -31,9 +33,10 @@ pub struct Totals {
 
 impl AddAssign for Totals {
     fn add_assign(&mut self, more: Self) {
-        let Self { sent, repeated, send_failed, no_room, congestion_marked, dropped } = more;
+        let Self { sent, repeated, recovered, send_failed, no_room, congestion_marked, dropped } = more;
         self.sent += sent;
         self.repeated += repeated;
+        self.recovered += recovered;
         self.send_failed += send_failed;
         self.no_room += no_room;
         self.congestion_marked += congestion_marked;

@@ -70,6 +70,8 @@ pub struct Counters {
     pub malformed: u64,
     /// READs that ended as [`onlooker_reader::Outcome::Done`].
     pub reads_done: u64,
+    /// Of them, READs of which a request had been sent again and was answered then.
+    pub reads_recovered: u64,
     /// READs that ended as [`onlooker_reader::Outcome::Refused`].
     pub reads_refused: u64,
     /// READs that ended as [`onlooker_reader::Outcome::Timeout`].

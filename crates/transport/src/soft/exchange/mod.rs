@@ -239,7 +239,8 @@ impl Exchange {
                 return taken;
             }
             let packets = blocks.div_ceil(packet_blocks);
-            let reading = Reading { id: name, va, rkey, at, deadline_ns, flow: id.index, packets, ended: false };
+            let reading = Reading { id: name, va, rkey, at, deadline_ns, flow: id.index, packets, ..Reading::NONE };
+            let reading = Reading { ended: false, ..reading };
             let reading = self.readings.take(reading).expect("as many READs as blocks of credit");
             for offset_blocks in (0..blocks).step_by(packet_blocks as usize) {
                 let packet = Packet {
@@ -413,7 +414,11 @@ impl Exchange {
         let flow = self.flows[reading.flow as usize].as_mut().expect("a flow outlives its READs");
         flow.reads -= 1;
         match outcome {
-            Outcome::Done => flow.counters.reads_done += 1,
+            Outcome::Done => {
+                flow.counters.reads_done += 1;
+                flow.counters.reads_recovered += u64::from(reading.is_recovered);
+                self.totals.recovered += u64::from(reading.is_recovered);
+            }
             Outcome::Refused(_) => flow.counters.reads_refused += 1,
             Outcome::Timeout => flow.counters.reads_timed_out += 1,
             Outcome::Lost => {}

@@ -79,6 +79,7 @@ impl Exchange {
             }
             Ok(payload) => {
                 counters.answered += 1;
+                self.readings[packet.reading].is_recovered |= packet.repeats > 0;
                 let blocks = memory.blocks(reading.id, reading.at + packet.offset_blocks, packet.blocks);
                 for (block, bytes) in blocks.iter_mut().zip(payload.chunks_exact(BLOCK_BYTES as usize)) {
                     block.bytes_mut().copy_from_slice(bytes);

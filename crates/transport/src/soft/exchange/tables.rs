@@ -52,6 +52,8 @@ pub(super) struct Reading {
     pub(super) deadline_ns: u64,
     pub(super) flow: u32,
     pub(super) packets: u32,
+    /// A packet of it was answered after it had been sent again.
+    pub(super) is_recovered: bool,
     /// Its completion has been told; packets that are left only hold credit.
     pub(super) ended: bool,
 }
@@ -59,7 +61,7 @@ pub(super) struct Reading {
 impl Reading {
     /// In a place that is free.
     pub(super) const NONE: Self =
-        Self { id: 0, va: 0, rkey: 0, at: 0, deadline_ns: 0, flow: 0, packets: 0, ended: true };
+        Self { id: 0, va: 0, rkey: 0, at: 0, deadline_ns: 0, flow: 0, packets: 0, is_recovered: false, ended: true };
 }
 
 /// A fixed number of places and which of them are free.

@@ -315,6 +315,7 @@ impl World {
             let mut expected = Totals {
                 sent: sum(|counters| counters.sent),
                 repeated: sum(|counters| counters.repeated),
+                recovered: sum(|counters| counters.reads_recovered),
                 send_failed: sum(|counters| counters.send_failed),
                 congestion_marked: sum(|counters| counters.congestion_marked),
                 dropped: self.counted_answers - taken,
@@ -454,7 +455,7 @@ fn a_path_that_is_slower_than_the_first_time_outs_is_learnt_from_answers_that_ar
         assert!(now_ns < START_NS + 2 * rtt_ns, "{:?}", exchange.counters(flow));
     }
     let counters = *exchange.counters(flow);
-    assert_eq!((completions[0].outcome, counters.repeated), (Outcome::Done, 3));
+    assert_eq!((completions[0].outcome, counters.repeated, counters.reads_recovered), (Outcome::Done, 3, 1));
     // From now on it waits long enough.
     assert!(exchange.rtt(flow).rto_ns(0) > rtt_ns && exchange.rtt(flow).smoothed_ns() > rtt_ns * 9 / 10);
 }
