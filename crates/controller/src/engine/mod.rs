@@ -410,8 +410,8 @@ impl<N: Connect> Engine<N> {
         self.credits_at_ns = now_ns + CREDITS_INTERVAL_NS;
         let totals = self.carriers.totals();
         let Totals { congestion_marked, recovered, .. } = std::mem::replace(&mut self.heeded, totals);
-        self.credits.congestion(totals.congestion_marked - congestion_marked);
-        self.credits.recovered(totals.recovered - recovered);
+        self.credits.congestion(totals.congestion_marked.saturating_sub(congestion_marked));
+        self.credits.recovered(totals.recovered.saturating_sub(recovered));
         // Who shows it may look just now: then the next time.
         if let Ok(mut shown) = self.pressure.soft.try_lock() {
             *shown = totals;
