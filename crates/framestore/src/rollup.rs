@@ -131,9 +131,11 @@ fn with_counters(layout: &Layout, column: impl Fn(&Series, bool) -> Option<Colum
     let mut shape = Shape::of(layout);
     let mut columns = shape.columns.to_vec();
     for placed in layout.parts() {
-        for series in &placed.part.series {
-            columns[placed.at + series.at] =
-                column(series, placed.time.is_some()).unwrap_or(columns[placed.at + series.at]);
+        // An info has no words: where it is the last of a row no column is behind it.
+        for series in placed.part.series.iter().filter(|series| series.form != Form::Text) {
+            if let Some(column) = column(series, placed.time.is_some()) {
+                columns[placed.at + series.at] = column;
+            }
         }
     }
     shape.columns = columns.into();

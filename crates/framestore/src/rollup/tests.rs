@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::chunk::{Builder, Head, increase, is_nan};
+use crate::layout::Part;
 use crate::types::{Line, TrackId};
 
 const INTEGER: Column = Column::Value(Kind::Integer { signed: false });
@@ -404,4 +405,13 @@ fn float_counters_have_the_increase_that_integers_have() {
             ends_with = Some(words[last]);
         }
     }
+}
+
+#[test]
+fn an_info_at_the_end_of_a_row_has_no_column() {
+    let series = |name: &str, form| Series::new(name, Metric::Counter, form);
+    let parts = [vec![series("a", Form::Unsigned), series("i", Form::Text)], vec![series("i", Form::Text)]];
+    let part = |(number, series)| Part::new("region", number, series).shared();
+    let layout = Layout::new((0..).zip(parts).map(part).collect(), false);
+    assert_eq!(*raw_shape(&layout).columns, [Column::Time, RATED, Column::Time]);
 }
