@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use onlooker_flow::Sharing;
+use onlooker_flow::{Phases, Sharing};
 use onlooker_forward::config::Forward;
 use onlooker_reader::Limits;
 use onlooker_settings::Mistake;
@@ -158,6 +158,8 @@ pub struct Read {
     pub host_credit: Size,
     /// How hosts share it.
     pub flow_control: FlowControl,
+    /// When hosts of one interval are read.
+    pub phases: ReadPhases,
     /// How long a bootstrap may take, and a reading at least.
     pub timeout: Span,
     /// Threads that decode what was read; 0: one for each four processors.
@@ -174,6 +176,16 @@ pub enum FlowControl {
     Total,
     /// As published: a fixed total divided by the hosts in a reading, 4 KiB at least.
     Published,
+}
+
+/// When hosts of one interval are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReadPhases {
+    /// Evenly spread over it.
+    Spread,
+    /// All at once.
+    Together,
 }
 
 /// Where rows are kept.
@@ -265,6 +277,7 @@ impl Default for Read {
             credit: Size::from_mib(4),
             host_credit: Size::from_bytes(256 << 10),
             flow_control: FlowControl::Total,
+            phases: ReadPhases::Spread,
             timeout: Span::from_s(2),
             processing_threads: 0,
             skip: engine::Config::default().skip.to_vec(),
@@ -386,6 +399,10 @@ impl Config {
             sharing: match self.read.flow_control {
                 FlowControl::Total => Sharing::Total,
                 FlowControl::Published => Sharing::Published,
+            },
+            phases: match self.read.phases {
+                ReadPhases::Spread => Phases::Spread,
+                ReadPhases::Together => Phases::Together,
             },
             timeout: self.read.timeout.as_duration(),
             skip: self.read.skip.clone().into(),

@@ -160,6 +160,7 @@ pub fn run(
         names: Names::new(&config.http.names, token.is_some()),
         boards: Arc::new(Boards::new(&config.http.boards)),
         ending: Ending::default(),
+        orders: engine.orders().clone(),
         pressure: engine.pressure(),
         rates: Arc::default(),
         vitals: Arc::default(),

@@ -18,4 +18,4 @@ pub use credits::{Credits, FRAGMENT_BYTES, Limits, Sharing};
 pub use in_flight::{Credit, InFlight, Room, Took};
 pub use line::{Line, Served};
 pub use priority::Priority;
-pub use schedule::{Due, Ending, FlowId, Schedule};
+pub use schedule::{Due, Ending, FlowId, Phases, Schedule};

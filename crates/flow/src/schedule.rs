@@ -63,12 +63,25 @@ struct Flow {
     missed: u64,
     state: State,
     is_on_probation: bool,
+    /// Once its reading ends another one begins.
+    is_called: bool,
+}
+
+/// Which due times flows of one interval have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phases {
+    /// Evenly spread over the interval: a steady stream.
+    #[default]
+    Spread,
+    /// The same: values of all hosts are of one time, as far as they can be read at once.
+    Together,
 }
 
 /// The schedule.
 #[derive(Debug)]
 pub struct Schedule {
     window: usize,
+    phases: Phases,
     flows: Vec<Option<Flow>>,
     free: Vec<u32>,
     waiting: BTreeSet<(u64, u32)>,
@@ -95,6 +108,7 @@ impl Schedule {
         assert!(window > 0);
         Self {
             window,
+            phases: Phases::Spread,
             flows: Vec::new(),
             free: Vec::new(),
             waiting: BTreeSet::new(),
@@ -102,6 +116,12 @@ impl Schedule {
             active: 0,
             on_probation: 0,
         }
+    }
+
+    /// With other due times.
+    #[must_use]
+    pub fn with(self, phases: Phases) -> Self {
+        Self { phases, ..self }
     }
 
     /// Flows there are.
@@ -133,11 +153,14 @@ impl Schedule {
             u32::try_from(self.flows.len() - 1).expect("fewer than 2^32 flows")
         });
         let turn = u128::from(u64::from(id).wrapping_mul(GOLDEN));
-        let phase_ns = u64::try_from((turn * u128::from(interval_ns)) >> 64).expect("below the interval");
+        let phase_ns = match self.phases {
+            Phases::Spread => u64::try_from((turn * u128::from(interval_ns)) >> 64).expect("below the interval"),
+            Phases::Together => 0,
+        };
         let due_ns = next_on_grid(phase_ns, interval_ns, now_ns);
-        let (missed, state, is_on_probation) = (0, State::Waiting, false);
+        let (missed, state, is_on_probation, is_called) = (0, State::Waiting, false, false);
         self.flows[id as usize] =
-            Some(Flow { interval_ns, priority, phase_ns, due_ns, missed, state, is_on_probation });
+            Some(Flow { interval_ns, priority, phase_ns, due_ns, missed, state, is_on_probation, is_called });
         self.waiting.insert((due_ns, id));
         FlowId(id)
     }
@@ -153,6 +176,20 @@ impl Schedule {
             State::Active => self.leave(gone.is_on_probation),
         }
         self.free.push(flow.0);
+    }
+
+    /// A flow is to be read now, beside its due times, which stay: if it is in a reading, once that has ended.
+    pub fn call(&mut self, flow: FlowId, now_ns: u64) {
+        let Some(called) = self.flows.get_mut(flow.0 as usize).and_then(Option::as_mut) else { return };
+        match called.state {
+            State::Waiting => {
+                self.waiting.remove(&(called.due_ns, flow.0));
+                called.due_ns = called.due_ns.min(now_ns);
+                self.waiting.insert((called.due_ns, flow.0));
+            }
+            State::Queued => {}
+            State::Active => called.is_called = true,
+        }
     }
 
     /// Appends the readings to begin now, the longest due first.
@@ -225,8 +262,12 @@ impl Schedule {
         let ended = self.flow(flow.0);
         assert_eq!(ended.state, State::Active);
         let last_ns = ended.due_ns;
-        ended.due_ns = next_on_grid(ended.phase_ns, ended.interval_ns, now_ns.max(last_ns + 1));
-        ended.missed = (ended.due_ns - last_ns) / ended.interval_ns - 1;
+        let now_ns = now_ns.max(last_ns + 1);
+        let is_called = std::mem::take(&mut ended.is_called);
+        let next_ns = next_on_grid(ended.phase_ns, ended.interval_ns, now_ns);
+        ended.due_ns = if is_called { now_ns } else { next_ns };
+        // Due times of the grid between the last reading, which may have been called for, and the next one.
+        ended.missed = (ended.due_ns - last_ns).div_ceil(ended.interval_ns) - 1;
         ended.state = State::Waiting;
         let (due_ns, was_on_probation) = (ended.due_ns, ended.is_on_probation);
         ended.is_on_probation = match ending {
@@ -326,6 +367,28 @@ mod tests {
         schedule.remove(busy);
         let begun = begin(&mut schedule, 55)[0];
         assert_eq!((begun.flow, begun.due_ns - told.due_ns), (low, begun.missed * 10), "nothing is told twice");
+    }
+
+    #[test]
+    fn who_is_called_is_read_at_once_and_keeps_its_due_times() {
+        let mut schedule = Schedule::new(2).with(Phases::Together);
+        let flows = [(); 2].map(|()| schedule.add(10, Priority::Normal, 1));
+        assert_eq!(begin(&mut schedule, 9), []);
+        schedule.call(flows[0], 9);
+        let called = begin(&mut schedule, 9)[0];
+        assert_eq!((called.flow, called.due_ns, called.missed), (flows[0], 9, 0));
+        // In a reading, which may have been asked for before.
+        schedule.call(flows[0], 9);
+        assert_eq!(begin(&mut schedule, 10)[0].flow, flows[1]);
+        schedule.end(flows[0], Ending::Answered, 12);
+        let again = begin(&mut schedule, 12)[0];
+        assert_eq!((again.flow, again.due_ns, again.missed), (flows[0], 12, 0));
+        flows.iter().for_each(|flow| schedule.end(*flow, Ending::Answered, 13));
+        assert_eq!(schedule.next_ns(), Some(20));
+        let due = begin(&mut schedule, 20);
+        assert!(due.len() == 2 && due.iter().all(|due| due.due_ns == 20 && due.missed == 0), "{due:?}");
+        schedule.remove(flows[0]);
+        schedule.call(flows[0], 21);
     }
 
     /// Every due time of every flow is either begun once or counted as missed, never more go on than may, and nobody starves.

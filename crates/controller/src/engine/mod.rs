@@ -34,7 +34,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use onlooker_flow::{Credits, Due, Ending, FlowId, InFlight, Line, Schedule, Served, Sharing};
+use onlooker_flow::{Credits, Due, Ending, FlowId, InFlight, Line, Phases, Schedule, Served, Sharing};
 use onlooker_reader::{Completion, Limits, Read, SchemaCache, Via};
 use onlooker_targets::Target;
 use onlooker_transport::soft::Totals;
@@ -86,6 +86,8 @@ pub struct Config {
     pub host_credit_bytes: u32,
     /// How hosts share what may be in flight.
     pub sharing: Sharing,
+    /// When hosts of one interval are due.
+    pub phases: Phases,
     /// What one reading of a host may cost.
     pub limits: Limits,
     /// Threads for bootstraps.
@@ -104,6 +106,7 @@ impl Default for Config {
             credit_bytes: 4 << 20,
             host_credit_bytes: 256 << 10,
             sharing: Sharing::Total,
+            phases: Phases::Spread,
             limits: Limits::default(),
             connectors: 12,
             timeout,
@@ -191,7 +194,7 @@ impl<N: Connect> Engine<N> {
         pressure.total_bytes.store(credits.total_bytes().into(), Ordering::Relaxed);
         Self {
             processor,
-            schedule: Schedule::new(config.window),
+            schedule: Schedule::new(config.window).with(config.phases),
             hosts: Vec::new(),
             free: Vec::new(),
             by_name: HashMap::new(),
@@ -260,9 +263,16 @@ impl<N: Connect> Engine<N> {
                     self.watch(target, now_ns);
                 }
                 Ok(Order::Forget(name)) => self.forget(&name),
+                Ok(Order::Call(names)) => self.call(&names, now_ns),
                 Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
             }
+        }
+    }
+
+    fn call(&mut self, names: &[String], now_ns: u64) {
+        for index in names.iter().filter_map(|name| self.by_name.get(name)) {
+            self.hosts[*index].iter().for_each(|host| self.schedule.call(host.flow, now_ns));
         }
     }
 

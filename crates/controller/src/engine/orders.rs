@@ -12,6 +12,8 @@ use super::waiter::Bell;
 pub(super) enum Order {
     Watch(Arc<Target>),
     Forget(String),
+    /// These are to be read now.
+    Call(Vec<String>),
     Stop,
 }
 
@@ -36,6 +38,11 @@ impl Orders {
     /// Watches a host no more.
     pub fn forget(&self, name: &str) {
         self.send(Order::Forget(name.to_owned()));
+    }
+
+    /// Reads hosts now, beside their due times.
+    pub fn call(&self, names: Vec<String>) {
+        self.send(Order::Call(names));
     }
 
     pub(super) fn stop(&self) {

@@ -206,7 +206,9 @@ pub struct Shown {
     pub reads: Counters,
     /// Requests that were lost and sent again since the host was connected.
     pub repeated: u64,
-    /// When the last reading ended, the controller's steady clock.
+    /// When the last reading began and ended, the controller's steady clock.
+    pub read_from_ns: Option<u64>,
+    /// Its end.
     pub read_at_ns: Option<u64>,
     /// Time of the newest values, UTC ns, as readings bring them; none: [`Shown::newest_ns`] looks for it.
     pub newest_ns: Option<u64>,
@@ -229,6 +231,7 @@ impl Shown {
             lateness: histogram(),
             reads: Counters::default(),
             repeated: 0,
+            read_from_ns: None,
             read_at_ns: None,
             newest_ns: None,
         }

@@ -17,6 +17,7 @@ mod prometheus;
 mod range;
 mod search;
 mod series;
+mod snapshot;
 mod serve;
 mod status;
 mod stream;
@@ -44,7 +45,7 @@ use subtle::ConstantTimeEq as _;
 use tokio::sync::Semaphore;
 
 use crate::boards::Boards;
-use crate::engine::Pressure;
+use crate::engine::{Orders, Pressure};
 use crate::fleet::{Fleet, ShownVitals};
 use crate::forward::Progress;
 use crate::keep::Counters;
@@ -75,6 +76,8 @@ pub struct Shared {
     pub max_store_bytes: u64,
     /// When the controller began, UTC ns.
     pub started_ns: u64,
+    /// The way to tell the engine something.
+    pub orders: Orders,
     /// What is in flight.
     pub pressure: Arc<Pressure>,
     /// For rates: what was counted a while ago.
@@ -125,6 +128,7 @@ fn router(shared: Shared) -> Router {
         .route("/api/onlooker/v1/hosts/{host}/series", get(series::series))
         .route("/api/onlooker/v1/search", get(search::search))
         .route("/api/onlooker/v1/metrics/{metric}/hosts", get(search::hosts))
+        .route("/api/onlooker/v1/snapshot", get(snapshot::snapshot))
         .route("/api/onlooker/v1/targets", get(targets::list))
         .layer(middleware::from_fn_with_state(shared.clone(), turns::list));
     // A body's memory is taken in turn, after the token was looked at.

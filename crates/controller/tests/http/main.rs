@@ -14,6 +14,7 @@ mod prometheus;
 mod range;
 mod rates;
 mod search;
+mod snapshot;
 mod stop;
 mod tls;
 
