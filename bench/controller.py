@@ -3,7 +3,10 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 
@@ -62,3 +65,42 @@ class Look:
         slack = 2 + waiting + (before.slack_ms + self.slack_ms) / interval_ms
         off = abs(cycles + sum(gaps.values()) - due)
         return (round(off) if off > slack else 0), cycles, gaps, slack
+
+
+def targets_of(agents, count):
+    """Sections of controller.toml for so many hosts, for which some agents (address, token file) stand by turns."""
+    text = ""
+    for number in range(count):
+        address, token = agents[number % len(agents)]
+        text += f'[[targets]]\naddress = "{address}"\nname = "host-{number:05}"\ntoken_file = "{token}"\nvia = "kernel"\n'
+    return text
+
+
+class Controller:
+    """A run of the controller by DIRECTORY/NAME.toml."""
+
+    def __init__(self, directory, name):
+        self.log = directory / f"controller-{name}.log"
+        with open(self.log, "ab") as log:
+            # Its unit's niceness: ahead of the watched programs, not of the kernel's own threads.
+            arguments = ["nice", "-n", "-10", "build/onlooker", "controller", "--config", str(directory / f"{name}.toml")]
+            self.process = subprocess.Popen(arguments, stderr=log, stdout=log)
+        self.pid = self.process.pid
+
+    def wait_for(self, what, seconds, check):
+        """Waits for a state; gives the seconds it took."""
+        begin = time.monotonic()
+        while time.monotonic() - begin < seconds:
+            if self.process.poll() is not None:
+                sys.exit(f"the controller ended:\n{self.log.read_text()}")
+            try:
+                if check():
+                    return time.monotonic() - begin
+            except (urllib.error.URLError, ConnectionError, TimeoutError):
+                pass
+            time.sleep(0.2)
+        sys.exit(f"{what}: not within {seconds} s:\n{self.log.read_text()}")
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()

@@ -9,12 +9,10 @@ does for each name. At the end of a run the controller is killed: what it had sh
 
 import os
 import pathlib
-import subprocess
 import sys
 import time
-import urllib.error
 
-from controller import TICK, Look, body, get, memory_kib
+from controller import TICK, Controller, Look, body, get, memory_kib, targets_of
 
 directory, hot = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]) / "rows"
 cases = [tuple(int(number) for number in case.split(":")) for case in sys.argv[3].split()]
@@ -26,44 +24,12 @@ SAMPLED_HOSTS = 20
 WINDOW_MS = 20_000
 
 
-class Controller:
-    """A run of the controller over a store."""
-
-    def __init__(self, name):
-        self.log = directory / f"controller-{name}.log"
-        with open(self.log, "ab") as log:
-            # Its unit's niceness: ahead of the watched programs, not of the kernel's own threads.
-            arguments = ["nice", "-n", "-10", "build/onlooker", "controller", "--config", str(directory / f"{name}.toml")]
-            self.process = subprocess.Popen(arguments, stderr=log, stdout=log)
-        self.pid = self.process.pid
-
-    def wait_for(self, what, seconds, check):
-        """Waits for a state; gives the seconds it took."""
-        begin = time.monotonic()
-        while time.monotonic() - begin < seconds:
-            if self.process.poll() is not None:
-                sys.exit(f"the controller ended:\n{self.log.read_text()}")
-            try:
-                if check():
-                    return time.monotonic() - begin
-            except (urllib.error.URLError, ConnectionError, TimeoutError):
-                pass
-            time.sleep(0.2)
-        sys.exit(f"{what}: not within {seconds} s:\n{self.log.read_text()}")
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-
-
 def configure(name, targets, interval_ms):
     text = f'[http]\nlisten = "{ADDRESS}"\n[read]\ninterval = "{interval_ms}ms"\n'
     # Everything else as shipped: the hot memory, too.
     text += f'[store]\ndir = "{directory}/store-{name}"\nhot_file = "{hot}-{name}"\n'
     text += f'[joined]\nfile = "{directory}/joined-{name}.json"\n'
-    for number in range(targets):
-        address, token = agents[number % len(agents)]
-        text += f'[[targets]]\naddress = "{address}"\nname = "host-{number:05}"\ntoken_file = "{token}"\nvia = "kernel"\n'
+    text += targets_of(agents, targets)
     (directory / f"{name}.toml").write_text(text)
 
 
@@ -93,7 +59,7 @@ def texts_of(host):
 def run(targets, interval_ms, seconds):
     name = f"{targets}_{interval_ms}ms"
     configure(name, targets, interval_ms)
-    controller = Controller(name)
+    controller = Controller(directory, name)
     try:
         began = controller.wait_for("all hosts are read", 120 + targets / 10, lambda: states().get("reading") == targets)
         print(f"{name}: all read after {began:.0f} s", file=sys.stderr, flush=True)
@@ -125,7 +91,7 @@ def run(targets, interval_ms, seconds):
         now_ms = time.time() * 1e3
         seen = {host: rows(host, texts[host], now_ms - WINDOW_MS, now_ms) for host in hosts}
         controller.kill()
-        controller = Controller(name)
+        controller = Controller(directory, name)
         # Rows of a host are there at once; its series by their texts are with its first reading.
         back = controller.wait_for("all hosts are read again", 120 + targets / 10, lambda: states().get("reading") == targets)
         lost = lost_durable = wrong = compared = 0

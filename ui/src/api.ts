@@ -49,6 +49,7 @@ export interface Host {
   cycles: number;
   late: number;
   gaps: Record<string, number>;
+  invalid_samples: Record<string, number>;
   over_quota: OverQuota[];
   reads: {
     done: number;
@@ -239,6 +240,7 @@ const hostFields: { [K in keyof Host]: Check<Host[K]> } = {
   cycles: number,
   late: number,
   gaps: record(number),
+  invalid_samples: record(number),
   over_quota: optional(list(object<OverQuota>({ quota: text, of: text, limit: number, used: number, rows: number })), []),
   reads: object({
     done: number,

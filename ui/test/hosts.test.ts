@@ -5,7 +5,7 @@ import { type AskHosts, HostList, MAX_FRESH } from "../src/hosts";
 
 const host = (name: string, cycles = 0): Host => ({
   name, address: `${name}:7177`, labels: {}, state: "reading", via: "kernel", requester: "soft", since_ms: 0, error: null, interval_ms: 100, priority: "normal", age_ms: 1, clock_error_ms: 1, regions: 1, series: 1,
-  cycles, late: 0, gaps: {}, over_quota: [],
+  cycles, late: 0, gaps: {}, invalid_samples: {}, over_quota: [],
   reads: { done: 0, repeated: 0, timed_out: 0, refused: 0, retries: {}, latency_us: { p50: 1, p90: 1, p99: 1, max: 1 } }, lateness_us: { p50: 1, p99: 1, max: 1 },
 });
 const names = (count: number): string[] => Array.from({ length: count }, (_, i) => `h${i}`);

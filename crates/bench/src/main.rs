@@ -18,7 +18,7 @@
 //! | `query` | nothing: it fills a store for queries |
 //! | `sql` | what our own reader answers, for comparison |
 //!
-//! `burst`, `hog` and `flood` are loads, started by the benches themselves. Parameters come from the environment. What
+//! `burst`, `faults`, `hog` and `flood` are loads, started by the benches themselves. Parameters come from the environment. What
 //! makes network namespaces makes them of this process's own: the kernel removes them with it.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
 #![allow(clippy::cast_precision_loss, reason = "counts and nanoseconds are far below 2^52")]
@@ -29,6 +29,7 @@ mod children;
 mod columns;
 mod curves;
 mod derive;
+mod faults;
 mod latency;
 mod load;
 mod machine;
@@ -85,6 +86,7 @@ fn run(words: &[&str]) -> anyhow::Result<bool> {
         }
         ["sql", what, directory] => sql::run(what, directory).map(|()| true),
         ["burst", seed] => schemes::burst::burst(seed),
+        ["faults", seconds] => faults::run(seconds),
         ["hog"] => load::hog(),
         ["flood", target, per_second] => load::flood(target, per_second).map(|()| true),
         _ => anyhow::bail!("no such bench, or other arguments: see crates/bench/src/main.rs and docs/benchmarks.md"),

@@ -11,6 +11,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use onlooker_checks::Rules as CheckRules;
+use onlooker_checks::config::Checks;
 use onlooker_flow::{Phases, Sharing};
 use onlooker_forward::config::Forward;
 use onlooker_reader::Limits;
@@ -69,7 +71,7 @@ pub enum ConfigError {
 }
 
 /// All of controller.toml.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// `[http]`
@@ -84,6 +86,8 @@ pub struct Config {
     pub quota: Quota,
     /// `[rules]`
     pub rules: Rules,
+    /// `[checks]`
+    pub checks: Checks,
     /// `[[targets]]`
     pub targets: Vec<Entry>,
     /// `[[discovery]]`
@@ -427,6 +431,14 @@ impl Config {
             log_bytes_per_s: self.quota.log_bytes_per_s.as_bytes(),
             log_burst_bytes: self.quota.log_burst.as_bytes(),
         }
+    }
+
+    /// What judges samples.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`], which [`Config::parse`] would have given.
+    pub fn checks(&self, path: &Path) -> Result<CheckRules, ConfigError> {
+        CheckRules::new(&self.checks).map_err(|(key, message)| ConfigError::Value { path: path.into(), key, message })
     }
 
     /// What the store is told.

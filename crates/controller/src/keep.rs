@@ -185,6 +185,12 @@ impl Keeper {
         self.counters.clone()
     }
 
+    /// The store's thread has ended by itself: it has panicked, and nothing is stored any more.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.keeping.as_ref().is_none_or(|(_, thread)| thread.is_finished())
+    }
+
     /// To be asked for rows at once.
     ///
     /// # Panics

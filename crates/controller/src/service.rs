@@ -46,6 +46,9 @@ pub enum ServiceError {
     /// The store.
     #[error("store: {0}")]
     Store(#[from] StoreError),
+    /// Its thread.
+    #[error("store: its thread has ended, as was told before; rows since then are lost")]
+    StoreEnded,
     /// The reading thread.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -80,8 +83,8 @@ pub enum ServiceError {
     },
 }
 
-/// The engine is looked at so often.
-const ENGINE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// The engine and the store are looked at so often.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Hosts that are read at a time before they are accepted: each takes a thread meanwhile.
 const TRIALS: usize = 8;
 /// Time between two lines about a migration.
@@ -131,7 +134,7 @@ pub fn run(
         move |text: &str| say(text)
     })?;
     tell(&recovery, &say);
-    let fleet = Arc::new(Fleet::within(config.quota()));
+    let fleet = Arc::new(Fleet::within(config.quota()).judged_by(config.checks(path)?));
     let counters = keeper.counters();
     let sink = |_| FleetSink::new(fleet.clone(), ingest.clone(), counters.clone()).saying(say.clone());
     let engine = Running::start(config.engine(), (0..config.processing_threads()).map(sink).collect())?;
@@ -203,8 +206,8 @@ pub fn run(
         tokio::select! {
             () = http::serve(listener, shared, stopped) => {}
             () = renewals => {}
-            // Who reads nothing must not look alive; why it ended is said below.
-            () = ended(&engine) => {}
+            // Who reads or stores nothing must not look alive; why it ended is said below.
+            () = ended(&engine, &keeper) => {}
         }
     });
     onlooker_settings::service::notify("STOPPING=1");
@@ -215,9 +218,13 @@ pub fn run(
     drop(forwarding);
     // The sinks go before the store: what they have appended is sealed then.
     drop(engine.stop()?);
+    let has_ended = keeper.has_ended();
     drop(keeper);
     // Queries that are under way must not hold up the end: nobody waits for them any more.
     runtime.shutdown_background();
+    if has_ended {
+        return Err(ServiceError::StoreEnded);
+    }
     say("stopped");
     Ok(())
 }
@@ -267,10 +274,10 @@ fn limits(config: &Config, say: &Say) -> Arc<Limits> {
     limits
 }
 
-/// Ends when the engine has stopped by itself.
-async fn ended(engine: &Running<FleetSink>) {
-    let mut ticks = tokio::time::interval(ENGINE_LOOK_INTERVAL);
-    while !engine.has_ended() {
+/// Ends when the engine or the store has stopped by itself.
+async fn ended(engine: &Running<FleetSink>, keeper: &Keeper) {
+    let mut ticks = tokio::time::interval(LOOK_INTERVAL);
+    while !engine.has_ended() && !keeper.has_ended() {
         ticks.tick().await;
     }
 }

@@ -6,7 +6,7 @@ import type { HostDetail } from "../api";
 import { now } from "../clock";
 import { h, setClass, setHidden, setText } from "../dom";
 import { age, bytes, count, duration, moment, reasons, sum } from "../format";
-import { hostAddress } from "../router";
+import { hostAddress, queryAddress } from "../router";
 import { overQuota, pairHelp, pairLong, showRemoved, showState } from "../state";
 import type { Subject } from "./subject";
 
@@ -39,7 +39,7 @@ export class Head {
   private readonly alerts = h("ul", { class: "host-alerts", "aria-label": "Alerts of this host", hidden: true });
   private readonly machine = new Facts(["Age", "Kernel", "Cores", "Memory", "Booted"]);
   /** How it is read: stands elsewhere. */
-  readonly reading = new Facts(["Read every", "Read via", "Address", "Clock ±", "Series", "Regions", "Gaps", "Since"]);
+  readonly reading = new Facts(["Read every", "Read via", "Address", "Clock ±", "Series", "Regions", "Gaps", "Invalid samples", "Since"]);
   readonly element: HTMLElement;
 
   constructor(private readonly name: string) {
@@ -79,6 +79,17 @@ export class Head {
       Gaps: gaps === 0 ? "0" : `${count(gaps)} (${reasons(host.gaps)})`,
       Since: moment(host.since_ms, now()),
     });
+    this.showInvalid(host);
+  }
+
+  /** How many there were, by reason, with a way to them. */
+  private showInvalid(host: HostDetail): void {
+    const invalid = sum(host.invalid_samples);
+    const value = this.reading.of("Invalid samples");
+    const text = invalid === 0 ? "0" : `${count(invalid)} (${reasons(host.invalid_samples)})`;
+    if (value.textContent === text) return;
+    const query = `sum by (metric, reason) (increase(onlooker_invalid_samples_total{instance=${JSON.stringify(host.name)}}[1m])) > 0`;
+    value.replaceChildren(invalid === 0 ? text : h("a", { href: queryAddress(query), title: "Which series, and when" }, text));
   }
 
   showMachine(subject: Subject): void {

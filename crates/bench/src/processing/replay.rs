@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use onlooker_controller::fleet::FleetSink;
+use onlooker_checks::Rules;
+use onlooker_checks::config::Checks;
+use onlooker_controller::fleet::{Fleet, FleetSink};
 use onlooker_controller::keep::{Counters, Ingest, Left};
 use onlooker_controller::{Reading, Sink as _};
 use onlooker_framestore::{Config, Writer};
@@ -79,7 +81,10 @@ impl Thread {
             let steady_ns = now.load(Ordering::Relaxed);
             Moment { steady_ns, utc_ns: UTC_NS + steady_ns }
         };
-        Self { sink: FleetSink::with_clock(Arc::default(), ingest.clone(), counters.clone(), Box::new(clock)), now_ns }
+        // As a controller has them that is configured as shipped.
+        let rules = Rules::new(&Checks::default()).expect("the shipped rules are good ones");
+        let fleet = Arc::new(Fleet::default().judged_by(rules));
+        Self { sink: FleetSink::with_clock(fleet, ingest.clone(), counters.clone(), Box::new(clock)), now_ns }
     }
 
     fn take(&mut self, (target, reading): Told<'_>) {

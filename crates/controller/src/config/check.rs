@@ -23,6 +23,7 @@ impl Config {
             discovery.check().map_err(named)?;
         }
         onlooker_forward::config::check(&self.forward)?;
+        onlooker_checks::Rules::new(&self.checks)?;
         for (interval, key) in
             [(self.read.interval, "[read] interval"), (self.joined.min_interval, "[joined] min_interval")]
         {

@@ -4,13 +4,15 @@
 //! A series is there once: where two entities have one of the same name and labels, as a metric that is both computed and sampled, the better one is shown
 //! ([`Rivals`]) and the other one steps in when it is gone. What the agent vouches for is never hidden by what a program says, nor a program's by a newcomer's.
 
+mod entity;
+mod judged;
 mod said;
 mod take;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use onlooker_framestore::layout::{ContentId, Part};
+use onlooker_checks::{Now, Rules};
 use onlooker_reader::{Frame, Session};
 use onlooker_region::SchemaId;
 use onlooker_region::control::RegionEntry;
@@ -18,103 +20,21 @@ use onlooker_series::PATIENCE_READINGS;
 use onlooker_series::derive::Derived;
 use onlooker_series::in_order::InOrder;
 use onlooker_series::rank::{Rank, Rivals};
-use onlooker_series::series::{EntityKey, Series, named};
-use onlooker_series::text::Labels;
+use onlooker_series::series::EntityKey;
 
-use said::{Described, Said};
+pub use entity::Entity;
+use entity::Named;
+use judged::{Failed, Judged};
+use said::Said;
 pub(super) use take::Room;
 
 use super::quota::{Cost, Ledger, Quota, replace};
-use super::source::{Source, source};
 
 /// Region of what the controller itself knows of a host.
 const OWN_REGION: &str = "controller";
 const OWN_KEY: EntityKey = EntityKey { region: EntityKey::OWN_REGION, group: EntityKey::SUMS, row: None };
 /// The boot time is worked out from two clocks, neither of them steady to the last: what is shown stays while it is no further from the truth than this.
 const BOOT_TIME_SLACK_S: f64 = 1.0;
-
-/// An entity's last row. What a reading does not need is behind [`Entity::named`]: with many hosts nothing of one is in
-/// a cache when its next reading comes.
-#[derive(Clone, Debug)]
-pub struct Entity {
-    /// What was said of it when it was first seen.
-    pub named: Box<Named>,
-    /// Where its row is among [`Entities::words`].
-    at: usize,
-    width: usize,
-    /// When the values were acquired, UTC ns.
-    pub time_ns: u64,
-    /// The same as the host's clock had it: what tells a new row from one that was there before, whatever becomes of our own clock.
-    stamp_ns: u64,
-    /// Number of its region's reading that had it last; 0: it has no row yet.
-    seen: u64,
-    /// What tells its texts from others, and its names, where the look at it missed a block.
-    texts_mark: u64,
-    which: u64,
-    /// Number of its series.
-    series: usize,
-    /// In whose row the store has it.
-    pub(super) source: Source,
-}
-
-/// What an entity is called.
-#[derive(Clone, Debug)]
-pub struct Named {
-    /// Its series.
-    pub series: Arc<[Series]>,
-    /// Their texts ([`Series::text`]).
-    pub texts: Arc<[Arc<str>]>,
-    /// Which of them are not shown, since a better one has the same text.
-    hidden: Vec<bool>,
-    /// What the store knows it as: what all hosts have in common, and what of it is this one's.
-    pub(super) stored: Stored,
-    cost: Cost,
-}
-
-/// An entity as the store has it.
-#[derive(Clone, Debug)]
-pub(super) struct Stored {
-    pub(super) id: ContentId,
-    pub(super) part: Arc<Part>,
-    /// Labels of its region.
-    pub(super) region: Arc<[(String, String)]>,
-    /// Labels of its row, in tables.
-    pub(super) row: Vec<(String, String)>,
-}
-
-impl Entity {
-    fn new(said: Described, found: &Found<'_>, common: &BTreeMap<String, String>, cost: Cost) -> Self {
-        let Described { own, row, texts } = said;
-        let mut before: Option<Labels> = None;
-        let full = |(own, text): (&Series, &Option<String>)| {
-            let series = named(own, &row, found.labels, common, text.as_deref());
-            let labels = series.labels.shared_with(before.as_ref());
-            before = Some(labels.clone());
-            Series { labels, ..series }
-        };
-        let series: Arc<[Series]> = own.iter().zip(&texts).map(full).collect();
-        let texts = series.iter().map(|series| series.text().into()).collect();
-        let hidden = vec![false; series.len()];
-        let (id, part) = Part::new(found.region, found.key.group, own).shared();
-        let stored = Stored { id, part, region: found.labels.into(), row };
-        let (count, named) = (series.len(), Box::new(Named { series, texts, hidden, stored, cost }));
-        let (width, time_ns, stamp_ns, seen) = (named.stored.part.width(), 0, 0, 0);
-        let (texts_mark, which, source) = (found.texts, found.which, source(found.key, found.labels));
-        Self { named, at: 0, width, time_ns, stamp_ns, seen, texts_mark, which, series: count, source }
-    }
-
-    /// Name of its region.
-    #[must_use]
-    pub fn region(&self) -> &str {
-        &self.named.stored.part.region
-    }
-
-    /// Its series that are shown, with their numbers and texts.
-    pub fn shown(&self) -> impl Iterator<Item = (usize, &Series, &Arc<str>)> {
-        let all = self.named.series.iter().zip(self.named.texts.iter()).enumerate();
-        all.filter(|(at, _)| !self.named.hidden[*at]).map(|(at, (series, text))| (at, series, text))
-    }
-}
 
 /// Where a series is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,7 +59,7 @@ struct Looks {
 }
 
 /// All of a host.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Entities {
     by_key: InOrder<EntityKey, Entity>,
     /// Their rows, in the order in which they came, with gaps where one has gone: what a reading asks for one behind the
@@ -157,6 +77,8 @@ pub struct Entities {
     regions: InOrder<u64, Looks>,
     reading: u64,
     ledger: Ledger,
+    rules: Arc<Rules>,
+    judged: Judged,
     /// Number of the reading of the region that is being taken.
     looks: u64,
     /// Entities that were there of the regions that this reading has looked into, and those of them that it had.
@@ -213,6 +135,11 @@ impl Entities {
     /// None, and room for so much.
     pub(super) fn within(quota: Quota) -> Self {
         Self { ledger: Ledger::new(quota), ..Self::default() }
+    }
+
+    /// Their samples are judged by these rules.
+    pub(super) fn judged_by(self, rules: Arc<Rules>) -> Self {
+        Self { rules, ..self }
     }
 
     /// What they cost, and what there was no room for.
@@ -297,7 +224,9 @@ impl Entities {
         (looks.schema == schema).then_some(looks.entities)
     }
 
-    pub(super) fn begin(&mut self, boot: Option<[u8; 16]>, now_ns: u64) {
+    /// Begins a reading that ended at `now_ns` of the steady clock.
+    pub(super) fn begin(&mut self, boot: Option<[u8; 16]>, now_ns: u64, now: Now) {
+        self.judged.now = now;
         self.reading += 1;
         (self.expected, self.had) = (0, 0);
         self.by_key.rewind();
@@ -329,8 +258,7 @@ impl Entities {
             shown.filter(|shown| (shown - exact_s).abs() <= BOOT_TIME_SLACK_S).unwrap_or_else(|| exact_s.round());
         // Once a second is often enough for what does not move.
         let acquired = Acquired { utc_ns: now_ns, stamp_ns: now_ns / 1_000_000_000 };
-        let found = Found { key: OWN_KEY, region: OWN_REGION, labels: &[], series: 1, texts: 0, which: 0, acquired };
-        self.take_one(&found, common, &[boot_s.to_bits()], &Said::Boot, tell);
+        self.take_own(OWN_KEY, acquired, &[boot_s.to_bits()], &Said::Boot, common, tell);
     }
 
     fn take_one(
@@ -358,7 +286,8 @@ impl Entities {
         };
         self.forget(key);
         let at = self.words.len();
-        let entity = Entity { at, ..Entity::new(said.described(), found, common, cost) };
+        let entity = Entity { at, ..Entity::new(said.described(), found, common, cost, &self.rules) };
+        self.judged.enter(key, &entity, common);
         self.words.resize(at + entity.width, 0);
         self.by_key.insert(key, entity);
         self.index(key);
@@ -388,7 +317,21 @@ impl Entities {
         let has_moved = is_new || entity.stamp_ns != acquired.stamp_ns;
         let may_log = has_moved && (key.is_own() || self.ledger.may_log(key.region));
         let row = &mut self.words[entity.at..][..entity.width];
+        let Judged { now, failed, held, .. } = &mut self.judged;
+        if let Some(checked) = &mut entity.checked {
+            let named = &entity.named;
+            if has_moved {
+                let before = (!is_new).then_some(&*row);
+                checked.judge(before, words, acquired.utc_ns, |failure, place| {
+                    failed.push(Failed::of(named, failure));
+                    held.push(place);
+                });
+            } else {
+                checked.miss(row, entity.time_ns, *now, false, |failure| failed.push(Failed::of(named, failure)));
+            }
+        }
         let (is_other, bytes) = replace(row, words);
+        held.drain(..).for_each(|(at, word)| row[at] = word);
         if may_log && !key.is_own() {
             self.ledger.logged(key.region, bytes);
         }
@@ -477,6 +420,7 @@ impl Entities {
         let over: Vec<EntityKey> =
             self.by_key.iter().filter(|(key, entity)| !stays(key, entity)).map(|(key, _)| *key).collect();
         for key in over {
+            self.miss(key);
             self.forget(key);
             gone(key);
         }

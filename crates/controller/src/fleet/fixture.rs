@@ -58,9 +58,13 @@ pub(crate) fn store_config(dir: &Path) -> onlooker_framestore::Config {
 
 impl World {
     pub(crate) fn new() -> Self {
+        Self::of(Fleet::default())
+    }
+
+    pub(crate) fn of(fleet: Fleet) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (keeper, to, _) = Keeper::start(store_config(dir.path()), |_| {}).unwrap();
-        let (fleet, now_ns) = (Arc::new(Fleet::default()), Arc::new(AtomicU64::new(steady_ns())));
+        let (fleet, now_ns) = (Arc::new(fleet), Arc::new(AtomicU64::new(steady_ns())));
         let now = now_ns.clone();
         let clock = move || {
             let steady_ns = now.load(Ordering::Relaxed);

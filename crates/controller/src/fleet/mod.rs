@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use hdrhistogram::Histogram;
+use onlooker_checks::Rules;
 use onlooker_reader::clock::{Moment, Relation, steady_ns};
 use onlooker_reader::{Counters, Pair};
 use onlooker_region::control::RegionEntry;
@@ -52,6 +53,7 @@ pub struct Fleet {
     list: Mutex<Option<Arc<[Arc<Host>]>>>,
     changes: Changes,
     quota: Quota,
+    rules: Arc<Rules>,
 }
 
 impl Fleet {
@@ -59,6 +61,12 @@ impl Fleet {
     #[must_use]
     pub fn within(quota: Quota) -> Self {
         Self { quota, ..Self::default() }
+    }
+
+    /// Samples are judged by these rules.
+    #[must_use]
+    pub fn judged_by(self, rules: Rules) -> Self {
+        Self { rules: rules.into(), ..self }
     }
 
     /// What each host may cost.
@@ -95,7 +103,7 @@ impl Fleet {
         if let Some(known) = self.host(&target.name).filter(|host| Arc::ptr_eq(&host.target, target)) {
             return known;
         }
-        let host = Arc::new(Host::new(target.clone(), self.quota));
+        let host = Arc::new(Host::new(target.clone(), self.quota, self.rules.clone()));
         let mut hosts = self.hosts.write().unwrap_or_else(PoisonError::into_inner);
         let before = hosts.insert(target.name.clone(), host.clone());
         drop(hosts);
@@ -131,10 +139,10 @@ pub struct Host {
 }
 
 impl Host {
-    fn new(target: Arc<Target>, quota: Quota) -> Self {
+    fn new(target: Arc<Target>, quota: Quota, rules: Arc<Rules>) -> Self {
         let mut labels = target.labels.clone();
         labels.insert("instance".into(), target.name.clone());
-        let shown = Mutex::new(Shown::new(quota));
+        let shown = Mutex::new(Shown::new(Entities::within(quota).judged_by(rules)));
         Self { target, labels, shown, plan: PlanCell::default(), news: watch::Sender::new(0) }
     }
 
@@ -215,12 +223,12 @@ pub struct Shown {
 }
 
 impl Shown {
-    fn new(quota: Quota) -> Self {
+    fn new(entities: Entities) -> Self {
         let histogram = || Histogram::new_with_max(MAX_LATENCY_NS, 2).expect("valid bounds");
         Self {
             state: State::Connecting,
             since_ns: Moment::now().utc_ns,
-            entities: Entities::within(quota),
+            entities,
             regions: Vec::new(),
             relation: None,
             cycles: 0,

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use onlooker_checks::Now;
 use onlooker_reader::Frame;
 use onlooker_reader::clock::{Moment, Relation};
 use onlooker_region::control::RegionEntry;
@@ -143,7 +144,8 @@ impl Sink for FleetSink {
         kept.store_gap(&self.ingest, &self.counters);
         kept.down = kept.down.filter(|down| began_ns.saturating_sub(down.to_ns) < COMING_BACK_NS);
         let utc = self.utc;
-        shown.entities.begin(reading.boot, reading.ended_ns);
+        let now = Now { utc_ns: utc.of(reading.ended_ns.into()), interval_ns: target.interval_ns() };
+        shown.entities.begin(reading.boot, reading.ended_ns, now);
         let (ingest, counters) = (&*self.ingest, &*self.counters);
         let mut newest_ns = shown.newest_ns;
         let mut tell = |news: News<'_>| {
@@ -181,13 +183,14 @@ impl Sink for FleetSink {
         show_unserved(&mut shown.regions, reading.frames.iter().count(), reading.frames.unserved());
         if let Some(relation) = &shown.relation {
             let boot_ns = utc.of(relation.steady_ns(0));
-            shown.entities.boot(boot_ns, utc.of(reading.ended_ns.into()), &host.labels, &mut tell);
+            shown.entities.boot(boot_ns, now.utc_ns, &host.labels, &mut tell);
+            shown.entities.judged(&host.labels, &mut tell);
         }
         shown.entities.end(|key| {
             kept.store_unlogged(key, ingest, counters);
             kept.rows.forget(key, &mut to(&host, ingest, counters));
         });
-        let ended_ns = utc.of(reading.ended_ns.into());
+        let ended_ns = now.utc_ns;
         for (key, _) in left_out.iter().flat_map(|region| shown.entities.of_region(*region)) {
             kept.leave_out(*key, ended_ns, ingest, counters);
         }

@@ -159,6 +159,7 @@ pub(crate) struct Figures {
     pub(crate) late: u64,
     pub(crate) gaps: BTreeMap<&'static str, u64>,
     pub(crate) last_gap: Option<ShownGap>,
+    pub(crate) invalid: BTreeMap<&'static str, u64>,
     pub(crate) reads: Counters,
     pub(crate) repeated: u64,
     /// 0.5, 0.9, 0.99 and the largest, ns.
@@ -213,6 +214,7 @@ impl Shown {
             late: self.late,
             gaps: self.gaps.clone(),
             last_gap: self.last_gap.clone(),
+            invalid: self.entities.invalid().clone(),
             reads: self.reads.clone(),
             repeated: self.repeated,
             latency_ns: [quantile(latency, 0.5), quantile(latency, 0.9), quantile(latency, 0.99), latency.max()],

@@ -39,6 +39,7 @@ pub(super) struct Summary<'a> {
     late: u64,
     gaps: Counts<'a>,
     last_gap: Option<Gap>,
+    invalid_samples: Counts<'a>,
     reads: Reads<'a>,
     lateness_us: Lateness,
 }
@@ -140,6 +141,7 @@ impl<'a> Summary<'a> {
             late: figures.late,
             gaps: &figures.gaps,
             last_gap: figures.last_gap.as_ref().map(Gap::from),
+            invalid_samples: &figures.invalid,
             reads: Reads {
                 done: reads.reads,
                 blocks: reads.blocks,

@@ -10,6 +10,14 @@ use onlooker_series::derive::{Sum, row_of, sum_of};
 use onlooker_series::series::{Form, Series, describe_own};
 
 const BOOT_TIME: &str = "node_boot_time_seconds";
+const INVALID_TOTAL: &str = "onlooker_invalid_samples_total";
+const INVALID_TOTAL_HELP: &str = "Samples of a series that failed a check, by the first one that they failed.";
+const INVALID: &str = "onlooker_invalid_sample";
+const INVALID_HELP: &str = "What such a sample was, in its metric's unit, at the time of that sample.";
+const MOVING_AVERAGE: &str = "onlooker_moving_average";
+const MOVING_AVERAGE_HELP: &str = "Exponential moving average of a series' valid samples, in its metric's unit.";
+const MOVING_QUANTILE: &str = "onlooker_moving_quantile";
+const MOVING_QUANTILE_HELP: &str = "Quantile of a series' last valid samples, in its metric's unit.";
 const BOOT_TIME_HELP: &str = "Node boot time, in unixtime.";
 
 /// What there is to describe an entity by.
@@ -20,6 +28,10 @@ pub(super) enum Said<'a, 's> {
     Sum(&'a RegionEntry, &'a Sum<'a>),
     /// The host's boot time.
     Boot,
+    /// Samples that were not valid; with the labels of their row.
+    Invalid(&'a [(String, String)]),
+    /// A moving average, if there is one, and quantiles.
+    Moving(&'a [(String, String)], bool, &'a [f64]),
 }
 
 /// The description.
@@ -42,7 +54,17 @@ impl Said<'_, '_> {
             Self::Sum(entry, sum) => {
                 sum.metrics.iter().map(|metric| text_bytes(entry, &metric.name, &metric.labels)).sum()
             }
-            Self::Boot => 0,
+            Self::Boot | Self::Invalid(_) | Self::Moving(..) => 0,
+        }
+    }
+
+    /// Series of what is the controller's own.
+    pub(super) fn own(&self) -> usize {
+        match self {
+            Self::Samples(..) | Self::Sum(..) => 0,
+            Self::Boot => 1,
+            Self::Invalid(_) => 2,
+            Self::Moving(_, has_average, quantiles) => usize::from(*has_average) + quantiles.len(),
         }
     }
 
@@ -50,7 +72,9 @@ impl Said<'_, '_> {
         match self {
             Self::Samples(entry, samples) => of_samples(entry, samples),
             Self::Sum(_, sum) => of_sum(sum),
-            Self::Boot => Described { own: vec![boot_series()], row: Vec::new(), texts: vec![None] },
+            Self::Boot => of_own(vec![boot_series()], &[]),
+            Self::Invalid(row) => of_own(invalid_series(), row),
+            Self::Moving(row, has_average, quantiles) => of_own(moving_series(*has_average, quantiles), row),
         }
     }
 }
@@ -82,6 +106,27 @@ fn of_samples(entry: &RegionEntry, samples: &[Sample<'_>]) -> Described {
 fn of_sum(sum: &Sum<'_>) -> Described {
     let own: Vec<Series> = sum.metrics.iter().enumerate().map(|(at, metric)| metric.series(at)).collect();
     Described { texts: vec![None; own.len()], own, row: sum.row_labels.to_vec() }
+}
+
+fn of_own(own: Vec<Series>, row: &[(String, String)]) -> Described {
+    Described { texts: vec![None; own.len()], own, row: row.to_vec() }
+}
+
+fn invalid_series() -> Vec<Series> {
+    let total = Series::new(INVALID_TOTAL, Metric::Counter, Form::Unsigned);
+    let value = Series::new(INVALID, Metric::Gauge, Form::Float);
+    vec![Series { help: INVALID_TOTAL_HELP.into(), ..total }, Series { help: INVALID_HELP.into(), at: 1, ..value }]
+}
+
+fn moving_series(has_average: bool, quantiles: &[f64]) -> Vec<Series> {
+    let gauge =
+        |at, name, help: &str| Series { help: help.into(), at, ..Series::new(name, Metric::Gauge, Form::Float) };
+    let average = has_average.then(|| gauge(0, MOVING_AVERAGE, MOVING_AVERAGE_HELP));
+    let quantile = |(at, quantile): (usize, &f64)| Series {
+        labels: vec![("quantile".to_owned(), quantile.to_string())].into(),
+        ..gauge(at + usize::from(has_average), MOVING_QUANTILE, MOVING_QUANTILE_HELP)
+    };
+    average.into_iter().chain(quantiles.iter().enumerate().map(quantile)).collect()
 }
 
 fn boot_series() -> Series {

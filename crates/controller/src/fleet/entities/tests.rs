@@ -5,8 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use onlooker_checks::Rules;
+use onlooker_checks::config::{Checks, Rule};
 use onlooker_region::guard::commit;
+use onlooker_series::PATIENCE_READINGS;
 
+use crate::fleet::Fleet;
 use crate::fleet::fixture::{AHEAD_NS, Host, Region, World};
 
 /// A text, a number behind it, elements that are replaced by their sum, and some that are not, over two blocks.
@@ -181,4 +185,65 @@ fn an_identity_has_one_schema() {
     assert_eq!(entities.enter(7, other, true), None);
     entities.regions.get_mut(&7).unwrap().entities = 0;
     assert_eq!(entities.enter(7, other, true), Some(0), "what was known has gone");
+}
+
+const QUEUE: &str = r#"{"name":"shop","groups":[{"kind":"guarded","blocks":1,"fields":[
+    {"name":"queue","metric":"gauge","type":"f64","slot":0},
+    {"name":"sales_total","metric":"counter","type":"u64","slot":1}]}]}"#;
+
+#[test]
+fn what_fails_a_check_is_a_series_of_its_own_and_the_last_valid_value_stands() {
+    let queue = Rule { range: Some([0.0, 10.0]), quantiles: vec![1.0], ..Rule::of("queue") };
+    let sales = Rule { absent_intervals: Some(3), ..Rule::of("sales_total") };
+    let rules = Rules::new(&Checks { shipped: true, rules: vec![queue, sales] }).unwrap();
+    let (mut world, mut host) = (World::of(Fleet::default().judged_by(rules)), Host::new(64));
+    let shop = host.region(300, "shop", &[("pid", "77")], QUEUE);
+    let say = |world: &World, queue: f64, sales: u64| {
+        let host_ns = world.now_ns() + AHEAD_NS;
+        commit(shop.words.block(0), shop.entry.identity, host_ns, |payload| {
+            payload.set_all(0, &[queue.to_bits(), sales])
+        });
+    };
+    let read = |world: &mut World, host: &Host| {
+        world.read("a", host);
+        let shown = shown(world);
+        world.pass(1_000_000_000);
+        let of = |text: &str| shown.get(text).copied();
+        let invalid = |text: &str| {
+            let labels = format!(r#"{{instance="a",metric={text}}}"#);
+            Some((
+                of(&format!("onlooker_invalid_samples_total{labels}"))?,
+                of(&format!("onlooker_invalid_sample{labels}"))?,
+            ))
+        };
+        (
+            of(r#"queue{instance="a",pid="77"}"#).unwrap(),
+            invalid(r#""queue",pid="77",reason="range""#),
+            invalid(r#""sales_total",pid="77",reason="absent""#),
+            of(r#"onlooker_moving_quantile{instance="a",metric="queue",pid="77",quantile="1"}"#).unwrap(),
+        )
+    };
+    say(&world, 4.0, 1);
+    assert_eq!(read(&mut world, &host), (4.0, None, None, 4.0));
+    say(&world, 11.0, 2);
+    assert_eq!(read(&mut world, &host), (4.0, Some((1.0, 11.0)), None, 4.0));
+    say(&world, -3.0, 3);
+    assert_eq!(read(&mut world, &host), (4.0, Some((2.0, -3.0)), None, 4.0));
+    say(&world, 5.0, 4);
+    for _ in 0..3 {
+        assert_eq!(read(&mut world, &host), (5.0, Some((2.0, -3.0)), None, 5.0));
+    }
+    for _ in 0..2 {
+        assert_eq!(read(&mut world, &host).2, Some((1.0, 4.0)), "told once");
+    }
+    world.pass(700_000_000_000);
+    // Rows that are gone are shown a while longer.
+    let again = (5..7 + PATIENCE_READINGS).map(|sales| {
+        say(&world, 6.0, sales);
+        read(&mut world, &host)
+    });
+    let last = again.last();
+    assert_eq!(last, Some((6.0, None, None, 6.0)), "failures of long ago are not shown");
+    let host = world.fleet.host("a").unwrap();
+    assert_eq!(host.look().entities.invalid(), &BTreeMap::from([("absent", 1), ("range", 2)]));
 }

@@ -24,6 +24,7 @@ const AGE: &str = "onlooker_host_age_seconds";
 const DATA_AGE: &str = "onlooker_host_data_age_seconds";
 const READINGS: &str = "onlooker_host_readings_total";
 const GAPS: &str = "onlooker_host_gaps_total";
+const INVALID: &str = "onlooker_host_invalid_samples_total";
 const OVER_QUOTA: &str = "onlooker_host_over_quota_total";
 const READING: &str = "onlooker_host_reading_seconds";
 const CPU: &str = "onlooker_host_cpu_ratio";
@@ -88,7 +89,7 @@ const NOTIFICATIONS_DROPPED: &str = "onlooker_controller_notifications_dropped_t
 const NOTIFICATIONS_WAITING: &str = "onlooker_controller_notifications_queue_length";
 
 /// All of them: nobody else's metric has such a name, whether there is something to say or not.
-const FAMILIES: [(&str, Metric, &str); 66] = [
+const FAMILIES: [(&str, Metric, &str); 67] = [
     (
         UP,
         Gauge,
@@ -98,6 +99,7 @@ const FAMILIES: [(&str, Metric, &str); 66] = [
     (DATA_AGE, Gauge, "Time since the host's newest values were acquired."),
     (READINGS, Counter, "Readings of the host that succeeded."),
     (GAPS, Counter, "Due times at which the host was not read."),
+    (INVALID, Counter, "Samples that failed a check, by the first one that they failed."),
     (OVER_QUOTA, Counter, "Rows of the host that were not kept, since they exceed what it may cost."),
     (READING, Gauge, "Time from when a reading was due to its end."),
     (CPU, Gauge, "Share of the time of all of the host's CPUs in which they did something."),
@@ -235,6 +237,9 @@ pub(super) trait Lines {
         self.line(READINGS, &[instance], figures.cycles as f64);
         for (reason, count) in &figures.gaps {
             self.line(GAPS, &[instance, ("reason", reason)], *count as f64);
+        }
+        for (reason, count) in &figures.invalid {
+            self.line(INVALID, &[instance, ("reason", reason)], *count as f64);
         }
         for (whose, limit, over) in &figures.over {
             self.line(OVER_QUOTA, &[instance, ("of", whose.name()), ("quota", limit.key())], over.rows as f64);
