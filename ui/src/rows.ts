@@ -16,10 +16,12 @@ export interface Part {
 /** Of `count` rows of a height, of which the first begins at `top` (of the screen; less than 0: above it), those near a screen of `height`. */
 export function partInView(count: number, rowPx: number, top: number, height: number): Part {
   if (count <= MOST_WHOLE) return { from: 0, to: count };
-  const place = (y: number): number => Math.min(count, Math.max(0, Math.floor((y - top) / rowPx)));
-  // By fours, so that not each row that is passed changes the table; and at least some, by which rows are measured and Tab finds in.
-  const from = Math.min(place(-SPARE_PX), count - STEP) & -STEP;
-  return { from, to: Math.min(count, Math.max(from, place(height + SPARE_PX) & -STEP) + STEP) };
+  // Always as many, so that where some leave as many come; by fours, so that not each row that is passed changes the table; and at least some, by which rows are
+  // measured and Tab finds in.
+  const many = (Math.ceil((height + 2 * SPARE_PX) / rowPx) & -STEP) + 2 * STEP;
+  const first = Math.floor((-SPARE_PX - top) / rowPx) & -STEP;
+  const from = Math.max(0, Math.min(first, (count - STEP) & -STEP));
+  return { from, to: Math.max(Math.min(from + STEP, count), Math.min(count, first + many)) };
 }
 
 const TEXTS = new Intl.Collator("en", { numeric: true });
@@ -30,18 +32,33 @@ export class TextOrder {
 
   /** Ranks of texts in their order; equal texts have equal ranks. */
   of(texts: readonly string[]): Float64Array {
-    if (texts.some((text) => !this.ranks.has(text))) {
-      const all = [...new Set(texts)].sort((a, b) => TEXTS.compare(a, b));
-      this.ranks = new Map(all.map((text, rank) => [text, rank]));
+    const known = this.known(texts);
+    if (known !== null) return known;
+    const all = [...new Set(texts)].sort((a, b) => TEXTS.compare(a, b));
+    this.ranks = new Map(all.map((text, rank) => [text, rank]));
+    return this.known(texts)!;
+  }
+
+  /** Null: some text is none of those. */
+  private known(texts: readonly string[]): Float64Array | null {
+    const ranks = new Float64Array(texts.length);
+    for (let i = 0; i < texts.length; i++) {
+      const rank = this.ranks.get(texts[i]!);
+      if (rank === undefined) return null;
+      ranks[i] = rank;
     }
-    return Float64Array.from(texts, (text) => this.ranks.get(text)!);
+    return ranks;
   }
 }
 
-/** Places of rows, sorted by the first of the lists of numbers, one for each row; equal ones by the next. NaN is the least. */
-export function sorted(lists: readonly Float64Array[], signs: readonly number[]): number[] {
+/**
+ * Places of rows, sorted by the first of the lists of numbers, one for each row; equal ones by the next. NaN is the least.
+ * `before`: an order that was right, of rows that have changed little since: from there few comparisons are needed.
+ */
+export function sorted(lists: readonly Float64Array[], signs: readonly number[], before: readonly number[] = []): number[] {
   const keys = lists.map((list) => list.map((value) => (Number.isNaN(value) ? -Infinity : value)));
-  return Array.from(keys[0] ?? [], (_, place) => place).sort((a, b) => {
+  const count = keys[0]?.length ?? 0;
+  return (before.length === count ? [...before] : Array.from({ length: count }, (_, place) => place)).sort((a, b) => {
     for (let k = 0; k < keys.length; k++) {
       const one = keys[k]![a]!;
       const other = keys[k]![b]!;

@@ -62,6 +62,8 @@ export class Table<T> {
   /** As `order`. */
   private sorted: T[] = [];
   private places = new Map<string, number>();
+  /** Of the rows of the last update: the next order is most often almost the same. */
+  private sortedPlaces: number[] = [];
   /** What is laid out. */
   private part: Part = { from: 0, to: 0 };
   /** The first of these that is whole on the screen. */
@@ -106,7 +108,7 @@ export class Table<T> {
     this.table.setAttribute("aria-rowcount", String(rows.length + 1));
     const keys = rows.map((row) => this.key(row));
     const lists = [this.numbers(column.id, rows.map((row) => column.sort(row))), Float64Array.from(rows, (row) => this.rank(row)), this.orderOf("").of(keys)];
-    const places = sorted(lists, [this.sorting.descending ? -1 : 1, 1, 1]);
+    const places = (this.sortedPlaces = sorted(lists, [this.sorting.descending ? -1 : 1, 1, 1], this.sortedPlaces));
     this.sorted = places.map((at) => rows[at]!);
     const order = places.map((at) => keys[at]!);
     if (order.length !== this.order.length || order.some((key, i) => key !== this.order[i])) {
@@ -121,9 +123,11 @@ export class Table<T> {
     else this.measure();
   }
 
-  /** Writes the cells again: for what changes by time alone. */
-  refresh(): void {
-    for (const { cells, row } of this.shown.values()) this.columns.forEach((column, i) => column.cell(cells[i]!, row));
+  /** Writes the cells again, of one column or of all: for what changes by time alone. */
+  refresh(id?: string): void {
+    this.columns.forEach((column, i) => {
+      if (id === undefined || column.id === id) for (const { cells, row } of this.shown.values()) column.cell(cells[i]!, row);
+    });
   }
 
   get bindings(): Binding[] {
@@ -195,9 +199,10 @@ export class Table<T> {
     for (const [key, item] of this.shown) {
       if (known.has(key)) continue;
       this.shown.delete(key);
-      // The one with the focus goes, lest another row gets it.
+      // Off the table before others are put in their places: where they stood, rows that stay would all be moved past them.
+      item.node.remove();
+      // The one with the focus is not used again, lest another row gets it.
       if (isLong && !item.node.contains(held)) spare.push(item);
-      else item.node.remove();
     }
     let next = this.body.firstElementChild;
     wanted.forEach((key, i) => {
@@ -211,7 +216,6 @@ export class Table<T> {
       if (item.node === next) next = next.nextElementSibling;
       else this.body.insertBefore(item.node, next);
     });
-    for (const { node } of spare) node.remove();
     this.above.set(part.from * this.rowPx);
     this.below.set((order.length - part.to) * this.rowPx);
     this.showActive();

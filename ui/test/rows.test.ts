@@ -43,6 +43,15 @@ describe("the order of rows", () => {
     expect(sorted([values, ranks], [-1, -1])).toEqual([2, 0, 3, 1]);
     expect(sorted([new Float64Array(0)], [1])).toEqual([]);
   });
+
+  test("the same from whatever order it begins with", () => {
+    const values = Float64Array.from({ length: 500 }, (_, i) => (i * 7919) % 101);
+    const order = sorted([values], [-1]);
+    expect(sorted([values], [-1], order)).toEqual(order);
+    expect(sorted([values], [-1], sorted([values], [1]))).toEqual(order);
+    // Of another number of rows it is no order.
+    expect(sorted([values], [-1], [1, 0])).toEqual(order);
+  });
 });
 
 describe("room for columns", () => {
