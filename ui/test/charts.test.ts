@@ -7,7 +7,7 @@ import { assemble, extremes, fineness, nearest, ownValue, stands } from "../src/
 import { held } from "../src/charts/gestures";
 import { standard as bySection } from "../src/charts/standard";
 import { chunks } from "../src/chunks";
-import { ContractError, list, number, numbers, numbersOrNulls, object } from "../src/check";
+import { ContractError, list, nullable, number, numbers, numbersOrNulls, object, optional, record, text } from "../src/check";
 import { parse } from "../src/router";
 import { NumberTrack, type Track, division } from "../src/series";
 
@@ -170,9 +170,20 @@ describe("addresses", () => {
 describe("the contract's checks", () => {
   it("name the place of what does not fit", () => {
     const check = object({ hosts: list(object({ age: number })) });
-    expect(check({ hosts: [{ age: 1, newer: true }] }, "")).toEqual({ hosts: [{ age: 1 }] });
+    const newer = { hosts: [{ age: 1, newer: true }] };
+    expect(check(newer, "")).toBe(newer);
     expect(() => check({ hosts: [{ age: 1 }, {}] }, "")).toThrow(ContractError);
     expect(() => check({ hosts: [{ age: 1 }, {}] }, "")).toThrow("hosts[1].age: expected a number, got nothing");
+  });
+
+  it("put in what is not there, whatever the field is called", () => {
+    const check = record(object({ labels: optional(record(text), {}), age: nullable(number) }));
+    const given: unknown = JSON.parse('{"a": {"age": null}, "__proto__": {"age": 1, "labels": {"__proto__": "x"}}}');
+    const got = check(given, "");
+    expect(Object.keys(got)).toEqual(["a", "__proto__"]);
+    expect(got["a"]).toEqual({ labels: {}, age: null });
+    expect(JSON.stringify(got)).toBe('{"a":{"age":null,"labels":{}},"__proto__":{"age":1,"labels":{"__proto__":"x"}}}');
+    expect(() => check({ a: { age: "1" } }, "")).toThrow('a.age: expected a number, got "1"');
   });
 
   it("of long lists do, too", () => {
