@@ -67,7 +67,7 @@ async function columns(t, page) {
 async function heat(t, page, url) {
   await page.goto("about:blank");
   await page.goto(`${url}#/?sort=name`);
-  await t.eventually("crowd: the heat map has all hosts", async () => (await isDrawn(page)) && (await scale(page)).includes("of some 50 in a row the greatest"));
+  await t.eventually("crowd: the heat map has all hosts", async () => (await isDrawn(page)) && (await page.locator(".fleet-heat-crowd").innerText()).includes("of some 50 in a row the greatest"));
   const canvas = page.locator(".fleet-heat-canvas");
   const box = await canvas.boundingBox();
   await page.mouse.move(box.x + box.width / 2, box.y + box.height - 0.5);

@@ -39,6 +39,10 @@ export function setText(node: Element, shown: string): void {
   if (node.textContent !== shown) node.textContent = shown;
 }
 
+export function setTitle(node: HTMLElement, shown: string): void {
+  if (node.title !== shown) node.title = shown;
+}
+
 export function setClass(node: Element, name: string, on: boolean): void {
   if (node.classList.contains(name) !== on) node.classList.toggle(name, on);
 }

@@ -2,14 +2,17 @@
 //! Columns of the fleet's table, in two views: how the hosts are, and how they are read.
 
 import { nameOf, ofHost, summaryOf } from "../alerts";
-import { h, setClass, setText } from "../dom";
+import { h, setClass, setText, setTitle } from "../dom";
 import { age, count, duration, quantity, reasons, sum } from "../format";
 import { FULL, bar, figure, showLink } from "../host/cells";
 import { drawSpark } from "../host/spark";
 import type { Known } from "../hosts";
 import { STATE_RANK, ageNow, labelsOf, pairText, showPair, showState } from "../state";
 import type { Column } from "../table";
-import type { FleetVitals, Vital } from "./vitals";
+import type { FleetVitals, Line, Vital } from "./vitals";
+
+/** What the cells of small lines show: a line is worked out once, however often its cell is written. */
+const drawn = new WeakMap<HTMLElement, Line>();
 
 /** A pressure of which somebody should know. */
 const PRESSED = 0.2;
@@ -26,21 +29,29 @@ function vitalColumns(vitals: FleetVitals): Column<Known>[] {
     const vital = vitals.get(host.name);
     return vital === null ? null : get(vital);
   };
-  const cpu = bar<Known>("cpu", "CPU", "Share of all cores’ time in which they did something", of((vital) => vital.cpu), FULL);
-  const disk = bar<Known>("disk", "Disk", "The fullest file system that can be written to", of((vital) => vital.filesystem), FULL);
+  /** Without a bar where nothing is known: an empty one says 0. */
+  const share = (id: string, label: string, title: string, get: (host: Known) => number | null): Column<Known> => {
+    const column = bar<Known>(id, label, title, get, FULL);
+    return { ...column, cell: (node, host) => { column.cell(node, host); setClass(node, "unknown", get(host) === null); } };
+  };
+  const disk = share("disk", "Disk", "The fullest file system that can be written to", of((vital) => vital.filesystem));
   const load = figure<Known>("load", "Load", "Load average of a minute, for each core", of((vital) => (vital.load1 === null || vital.cores === 0 ? null : vital.load1 / vital.cores)), "", false, true);
   return [
-    cpu,
+    share("cpu", "CPU", "Share of all cores’ time in which they did something", of((vital) => vital.cpu)),
     {
       id: "trend", label: "10 min", title: "The CPU in the last ten minutes; sorts by its greatest share", numeric: true, minor: true,
       sort: (host) => Math.max(-1, ...(vitals.trend(host.name)?.values ?? [])),
       cell: (node, host) => {
-        drawSpark(node, vitals.trend(host.name), vitals.trendSpan.from, vitals.trendSpan.to, 1);
+        const line = vitals.trend(host.name);
+        if (line === (drawn.get(node) ?? null)) return;
+        if (line === null) drawn.delete(node);
+        else drawn.set(node, line);
+        drawSpark(node, line, vitals.trendSpan.from, vitals.trendSpan.to, 1);
       },
     },
     load,
-    bar<Known>("memory", "Memory", "Share that programs cannot get", of((vital) => vital.memory), FULL),
-    { ...disk, cell: (node, host) => { disk.cell(node, host); node.title = vitals.get(host.name)?.mountpoint ?? ""; } },
+    share("memory", "Memory", "Share that programs cannot get", of((vital) => vital.memory)),
+    { ...disk, cell: (node, host) => { disk.cell(node, host); setTitle(node, vitals.get(host.name)?.mountpoint ?? ""); } },
     figure<Known>("in", "In", "Bytes that its network devices receive", of((vital) => vital.receive_bytes_per_s), "bytes", true),
     figure<Known>("out", "Out", "Bytes that its network devices send", of((vital) => vital.transmit_bytes_per_s), "bytes", true),
     figure<Known>("retransmit", "Retrans", "Share of the TCP segments sent that had been sent before, where there are 4 a second", of((vital) => vital.retransmit), "share", false, true),
@@ -71,7 +82,7 @@ const nameColumn = (view: View): Column<Known> => ({
     // What is wrong is worth more than an address.
     setText(node.lastElementChild!, host.error ?? (view === "reading" ? host.address : ""));
     setClass(node.lastElementChild!, "problem", host.error !== null);
-    node.title = host.error ?? host.address;
+    setTitle(node, host.error ?? host.address);
   },
 });
 
@@ -86,7 +97,7 @@ const ALERTS: Column<Known> = {
     setText(node, first === undefined ? "" : nameOf(first) + (alerts.length > 1 ? ` +${alerts.length - 1}` : ""));
     setClass(node, "bad", first?.state === "firing");
     setClass(node, "dim", first?.state === "pending");
-    node.title = alerts.map((alert) => `${alert.state}: ${nameOf(alert)}. ${summaryOf(alert)}`).join("\n");
+    setTitle(node, alerts.map((alert) => `${alert.state}: ${nameOf(alert)}. ${summaryOf(alert)}`).join("\n"));
   },
 };
 
@@ -98,7 +109,7 @@ const READING: Column<Known>[] = [
     cell: (node, host) => {
       setText(node, count(sum(host.gaps)));
       setClass(node, "dim", sum(host.gaps) === 0);
-      node.title = reasons(host.gaps);
+      setTitle(node, reasons(host.gaps));
     },
   },
   { id: "late", label: "Late", title: "Readings that began later than they were due", numeric: true, minor: true, sort: (host) => host.late, cell: (node, host) => { setText(node, count(host.late)); setClass(node, "dim", host.late === 0); } },
@@ -113,4 +124,4 @@ const AGE: Column<Known> = {
   },
 };
 
-const LABELS: Column<Known> = { id: "labels", label: "Labels", minor: true, sort: (host) => labelsOf(host).join(), cell: (node, host) => { setText(node, labelsOf(host).join(" · ")); node.title = labelsOf(host).join("\n"); } };
+const LABELS: Column<Known> = { id: "labels", label: "Labels", minor: true, sort: (host) => labelsOf(host).join(), cell: (node, host) => { setText(node, labelsOf(host).join(" · ")); setTitle(node, labelsOf(host).join("\n")); } };

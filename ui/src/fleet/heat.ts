@@ -41,6 +41,8 @@ export class FleetHeat {
   private readonly canvas = h("canvas", { class: "fleet-heat-canvas", role: "application", tabindex: 0 });
   private readonly tip = h("p", { class: "readout num", role: "status" });
   private readonly scale = h("span", { class: "dim num" });
+  /** How many hosts there are, where a row stands for several. */
+  private readonly crowd = h("p", { class: "fleet-heat-crowd dim num" });
   private readonly link = h("a", { href: "#/query", "aria-label": "Query of hosts over time", title: `Open the query of the first ${MAX_LINES} of them` }, "Query");
   private readonly problem = h("p", { class: "problem", role: "alert", hidden: true });
   private readonly metricChips: HTMLButtonElement[];
@@ -75,7 +77,7 @@ export class FleetHeat {
         h("div", { class: "chips", role: "group", "aria-label": "Shown as colour" }, ...this.metricChips),
         h("div", { class: "chips", role: "group", "aria-label": "Time" }, ...this.spanChips),
         h("span", { class: "fleet-heat-scale" }, h("span", { class: "heat-ramp", "aria-hidden": "true" }), this.scale, this.link)),
-      this.canvas, this.tip, this.problem,
+      this.canvas, h("div", { class: "fleet-heat-foot" }, this.tip, this.crowd), this.problem,
     );
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
     this.canvas.addEventListener("pointerleave", () => this.point(null));
@@ -153,8 +155,9 @@ export class FleetHeat {
     context.clearRect(0, 0, canvas.width, canvas.height);
     this.image.draw(context, { left: 0, top: 0, width: canvas.width, height: canvas.height }, from, to);
     const { left, isBusy } = this.reader;
-    const crowd = pixels.rows < order.length ? ` · ${count(order.length)} hosts, of some ${Math.round(order.length / pixels.rows)} in a row the greatest` : "";
-    setText(this.scale, `0 to ${this.written(full)}${crowd}${left > 0 && crowd !== "" ? ` · ${count(left)} still to come` : ""}`);
+    const crowd = pixels.rows < order.length ? `${count(order.length)} hosts, of some ${Math.round(order.length / pixels.rows)} in a row the greatest` : "";
+    setText(this.scale, `0 to ${this.written(full)}`);
+    setText(this.crowd, `${crowd}${left > 0 && crowd !== "" ? ` · ${count(left)} still to come` : ""}`);
     this.element.ariaBusy = String(isBusy);
     this.tell();
   }

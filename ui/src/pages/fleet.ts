@@ -3,7 +3,7 @@
 
 import { onChange } from "../alerts";
 import { HOST_STATES, type Host, type HostState, getHosts } from "../api";
-import { h, notice, setHidden, setText } from "../dom";
+import { h, notice, setClass, setHidden, setText } from "../dom";
 import { Chosen } from "../fleet/chosen";
 import { VIEWS, type View, columns } from "../fleet/columns";
 import { filter, labelFilters } from "../fleet/filter";
@@ -47,7 +47,7 @@ export function fleetPage(parameters: URLSearchParams): Page {
     remember();
     // Sorted by the boxes, the table changes.
     if (table.sorting.column === chosen.column.id) render();
-    else table.refresh();
+    else table.refresh(chosen.column.id);
   });
   const [column = "state", direction = ""] = (parameters.get("sort") ?? "state").split(".");
   let table = tableOf({ column, descending: direction === "desc" });
@@ -113,7 +113,11 @@ export function fleetPage(parameters: URLSearchParams): Page {
   let offeredKey = "";
 
   function showCounts(all: Known[]): void {
-    for (const { state, number } of stateChips) setText(number, String(all.filter((host) => host.state === state).length));
+    for (const { state, chip, number } of stateChips) {
+      const n = all.filter((host) => host.state === state).length;
+      setText(number, count(n));
+      setClass(chip, "none", n === 0);
+    }
     const offered = labelFilters(all);
     const key = JSON.stringify([offered, [...labels]]);
     if (key === offeredKey) return;
@@ -184,8 +188,8 @@ export function fleetPage(parameters: URLSearchParams): Page {
   );
   // The list of hosts says what is wrong; without vitals their columns are empty.
   const sampling = poll(VITALS_MS, (signal) => vitals.refresh(signal), () => render(), () => true);
-  const trends = poll(TRENDS_MS, (signal) => vitals.refreshTrends(view === "vitals" ? table.inView : [], signal), () => table.refresh(), () => true);
-  const ages = setInterval(() => table.refresh(), AGE_MS);
+  const trends = poll(TRENDS_MS, (signal) => vitals.refreshTrends(view === "vitals" ? table.inView : [], signal), () => table.refresh("trend"), () => true);
+  const ages = setInterval(() => table.refresh("age"), AGE_MS);
   const stop = onChange(render);
   // Hosts that come into view have small lines, too.
   let resting: number | undefined;
