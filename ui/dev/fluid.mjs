@@ -20,18 +20,26 @@ async function frames(page, name, act) {
   figure(`${name}_frame_max_ms`, Math.max(...all).toFixed(1));
 }
 
-/** A wheel that zooms in and out and pans, notch by notch, over the middle of a chart. */
-async function wheel(page, title) {
-  const { x, y, width } = await chart(page, title).locator(".u-over").boundingBox();
+/** Frames while a wheel zooms in and out and pans, notch by notch, over the middle of a chart. */
+async function wheel(page, name, title) {
+  const plot = chart(page, title).locator(".u-over");
+  await plot.scrollIntoViewIfNeeded();
+  const { x, y, width } = await plot.boundingBox();
   await page.mouse.move(x + width / 2, y + 60);
-  const until = performance.now() + MS;
-  for (let i = 0; performance.now() < until; i++) {
-    const key = i % 12 < 8 ? "Control" : "Shift";
+  const notch = async (key, by) => {
     await page.keyboard.down(key);
-    await page.mouse.wheel(0, i % 8 < 4 ? -120 : 120);
+    await page.mouse.wheel(0, by);
     await page.keyboard.up(key);
     await page.waitForTimeout(NOTCH_MS);
-  }
+  };
+  await frames(page, name, async () => {
+    const until = performance.now() + MS;
+    for (let i = 0; performance.now() < until; i++) await notch(i % 12 < 8 ? "Control" : "Shift", i % 8 < 4 ? -120 : 120);
+  });
+  // A wheel beside the chart would have been that of a page that rests.
+  const before = page.url();
+  await notch("Control", -120);
+  await t.eventually(`${part}: the wheel moves the view`, () => page.url() !== before);
 }
 
 const hasValues = (page, title) => t.eventually(`${part}: ${title} has values`, async () => /\d/.test(await chart(page, title).locator(".legend .value").first().innerText()));
@@ -44,7 +52,9 @@ async function rows() {
     const { pathname, searchParams } = new URL(request.url());
     if (pathname.endsWith("/live")) series = Math.max(series, searchParams.getAll("series").length);
   });
-  const more = ["node_softirqs_total", "node_cpu_seconds_total", "onlooker_responder_packets_total", "node_cpu_guest_seconds_total", "node_schedstat_running_seconds_total", "node_intr_total"].map((name) => `f=${name}`).join("&");
+  // Not every kernel has all of them.
+  const more = ["node_pressure_cpu_waiting_seconds_total", "node_pressure_memory_waiting_seconds_total", "node_pressure_io_waiting_seconds_total", "node_context_switches_total", "node_softirqs_functions_total", "node_softirqs_total",
+    "node_cpu_seconds_total", "onlooker_responder_packets_total", "node_cpu_guest_seconds_total", "node_schedstat_running_seconds_total", "node_intr_total"].map((name) => `f=${name}`).join("&");
   await t.go(page, `#/host/host-00?w=10s&${more}`);
   await hasValues(page, "CPU by mode");
   await page.waitForTimeout(4000);
@@ -54,7 +64,7 @@ async function rows() {
   const to = Date.now() - 3000;
   await t.go(page, `#/host/host-00?from=${to - 3000}&to=${to}&${more}`);
   await hasValues(page, "CPU by mode");
-  await frames(page, "rows", () => wheel(page, "CPU by mode"));
+  await wheel(page, "rows", "CPU by mode");
   await t.shot(page, "fluid-rows");
   await page.context().close();
 }
@@ -102,7 +112,7 @@ async function day() {
   const to = Date.now() - 60_000;
   await t.go(page, `#/query?q=node_load1&from=${to - seconds * 1000}&to=${to}`);
   await t.eventually("day: a line for each host again", isRead);
-  await frames(page, "day", () => wheel(page, "node_load1"));
+  await wheel(page, "day", "node_load1");
   await t.shot(page, "fluid-day-zoomed");
   await t.go(page, "#/?over=1h");
   await isHeatWhole(page);
