@@ -24,6 +24,22 @@ const seen = (page) => page.evaluate(() => {
   return { places: shown.map(({ place }) => place), isFull: shown.length > 0 && shown[0].top <= 40 && shown.at(-1).bottom >= window.innerHeight - 1, isEven: new Set(boxes.map(({ height }) => height.toFixed(1))).size === 1 };
 });
 
+/** Of rows that come while 40 are passed, one a frame: how many are put into the table, and how many of these are new elements. */
+const scrolled = (page) => page.evaluate(() => new Promise((done) => {
+  const body = document.querySelector("tbody:has(tr[data-key])");
+  const known = new Set(body.children);
+  const added = [];
+  const observer = new window.MutationObserver((all) => added.push(...all.flatMap(({ addedNodes }) => [...addedNodes])));
+  observer.observe(body, { childList: true });
+  let left = 40;
+  const step = () => {
+    window.scrollBy(0, body.firstElementChild.getBoundingClientRect().height);
+    if (left-- > 0) requestAnimationFrame(step);
+    else done({ put: added.length, made: added.filter((row) => !known.has(row)).length });
+  };
+  step();
+}));
+
 async function table(t, page, url) {
   await page.goto(`${url}#/?sort=name`);
   await t.eventually("crowd: all hosts are in the table", async () => (await page.locator("table").getAttribute("aria-rowcount")) === String(HOSTS + 1));
@@ -41,6 +57,8 @@ async function table(t, page, url) {
   await page.evaluate(() => window.scrollTo(0, 180_000));
   await t.eventually("crowd: scrolled, the screen is full of rows", async () => { const { places, isFull, isEven } = await seen(page); return isFull && isEven && places[0] > 4000 && places.every((at, i) => i === 0 || at === places[i - 1] + 1); });
   t.check("crowd: the head of the table stays in sight", await page.evaluate(() => document.querySelector("thead th").getBoundingClientRect().top === 0));
+  const { put, made } = await scrolled(page);
+  t.check("crowd: rows that stay are not moved, and those that leave are used again", put >= 36 && put <= 44 && made === 0, { put, made });
   await page.waitForTimeout(1500);
   t.check("crowd: the screen stays where it is while figures come", (await seen(page)).places[0] > 4000);
   await t.shot(page, "crowd-scrolled");
