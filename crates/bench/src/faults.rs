@@ -22,6 +22,8 @@ const SILENT_GROUPS: usize = 8;
 const APART_MS: (usize, usize) = (5_000, 10_000);
 /// No fault begins in the last part, ms.
 const QUIET_MS: u64 = 2_000;
+/// So soon after the end of the program a reader knows it, ns.
+const GONE_NS: u128 = 3_000_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -95,6 +97,11 @@ pub(crate) fn run(seconds: &str) -> Result<bool> {
         out.flush()?;
         due += PERIOD;
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+    // From now on all are silent: who has gone does not come.
+    let end_ns = utc_ns();
+    for n in 0..SERIES {
+        writeln!(out, "fault {} {n} {end_ns} {}", Kind::Silent.name(), end_ns + GONE_NS)?;
     }
     Ok(true)
 }
