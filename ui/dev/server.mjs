@@ -204,7 +204,7 @@ function summary(fleet, host) {
   return {
     name: host.name, address: host.address, labels: host.labels, state: host.state, via: host.via, requester: host.requester, since_ms: host.since, error: host.error, interval_ms: host.interval, priority: host.priority ?? "normal",
     age_ms: newest === null ? null : now - newest, clock_error_ms: read ? 0.04 + 0.1 * h : null, regions: read ? 7 : 0, series: read ? seriesCount(fleet, host) : 0, cycles,
-    late: read ? Math.floor(ran / 400_000 + 9 * h) : 0, gaps,
+    late: read ? Math.floor(ran / 400_000 + 9 * h) : 0, gaps, invalid_samples: {},
     reads: {
       done: cycles * 7, repeated: read ? Math.round(30 * h) : 0, timed_out: gaps.timeout ?? 0, refused: 0, retries: read ? { busy: Math.round(cycles / 9000), torn: Math.round(3 * h) } : {},
       latency_us: read ? { p50: p50 * jitter, p90: p50 * 1.35 * jitter, p99: p50 * (2 + 2 * h) * jitter, max: 900 + 9000 * h } : null,
