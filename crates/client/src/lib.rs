@@ -3,6 +3,8 @@
 //! are no redirections: data and tokens go to nobody else.
 #![forbid(unsafe_code)]
 
+pub mod url;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,4 +67,31 @@ fn authorities(path: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, Auth
     let found = CertificateDer::pem_file_iter(path).map_err(|error| wrong(error.to_string()))?;
     let found: Vec<_> = found.collect::<Result<_, _>>().map_err(|error| wrong(error.to_string()))?;
     if found.is_empty() { Err(wrong("no certificate in it; PEM is wanted".to_owned())) } else { Ok(found) }
+}
+
+/// What went wrong with a request to a controller, and what to do; whoever asks has a `--ca FILE`.
+#[must_use]
+pub fn explain(error: &ureq::Error, is_tls: bool) -> String {
+    use rustls::CertificateError::{BadSignature, Expired, NotValidForName, NotValidForNameContext, UnknownIssuer};
+    let tls = match error {
+        ureq::Error::Rustls(error) => Some(error.clone()),
+        ureq::Error::Io(error) => error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()).cloned(),
+        _ => None,
+    };
+    let next = match tls {
+        Some(rustls::Error::InvalidCertificate(UnknownIssuer | BadSignature)) => {
+            "no certificate authority that is known here signed its certificate: give the one that did with --ca FILE"
+        }
+        Some(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
+            "its certificate is for another name: use the name that the certificate has in the URL"
+        }
+        Some(rustls::Error::InvalidCertificate(Expired)) => "its certificate has expired; is this host's clock right?",
+        Some(rustls::Error::InvalidMessage(_)) => "that is no TLS: is it http:// instead of https://?",
+        Some(_) => "TLS is not possible with it",
+        None if !is_tls && matches!(error, ureq::Error::Protocol(_)) => {
+            "that is no HTTP: is it https:// instead of http://?"
+        }
+        None => "is this the controller's address, and is it well?",
+    };
+    format!("{error}; {next}")
 }

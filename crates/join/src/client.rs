@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use onlooker_client::AuthoritiesError;
+use onlooker_client::{AuthoritiesError, explain};
 use serde_json::Value;
 
 use crate::JoinError;
@@ -95,8 +95,10 @@ impl Client {
     /// [`JoinError::Unreachable`]. Whatever status comes back is an answer.
     pub fn ask(&self, method: Method, path: &str, bearer: Option<&str>, body: &Value) -> Result<Answer, JoinError> {
         let url = self.url.of(path);
-        let failed =
-            |error: &ureq::Error| JoinError::Unreachable { url: self.url.to_string(), what: explain(error, &self.url) };
+        let failed = |error: &ureq::Error| JoinError::Unreachable {
+            url: self.url.to_string(),
+            what: explain(error, self.url.tls),
+        };
         let mut request = match method {
             Method::Post => self.agent.post(&url),
             Method::Delete => self.agent.delete(&url).force_send_body(),
@@ -126,31 +128,6 @@ fn no_authorities(error: AuthoritiesError) -> JoinError {
                 .to_owned()
         }
     })
-}
-
-fn explain(error: &ureq::Error, url: &Url) -> String {
-    use rustls::CertificateError::{BadSignature, Expired, NotValidForName, NotValidForNameContext, UnknownIssuer};
-    let tls = match error {
-        ureq::Error::Rustls(error) => Some(error.clone()),
-        ureq::Error::Io(error) => error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()).cloned(),
-        _ => None,
-    };
-    let next = match tls {
-        Some(rustls::Error::InvalidCertificate(UnknownIssuer | BadSignature)) => {
-            "no certificate authority that is known here signed its certificate: give the one that did with --ca FILE"
-        }
-        Some(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
-            "its certificate is for another name: use the name that the certificate has in the URL"
-        }
-        Some(rustls::Error::InvalidCertificate(Expired)) => "its certificate has expired; is this host's clock right?",
-        Some(rustls::Error::InvalidMessage(_)) => "that is no TLS: is it http:// instead of https://?",
-        Some(_) => "TLS is not possible with it",
-        None if !url.tls && matches!(error, ureq::Error::Protocol(_)) => {
-            "that is no HTTP: is it https:// instead of http://?"
-        }
-        None => "is this the controller's address, and is it well?",
-    };
-    format!("{error}; {next}")
 }
 
 #[cfg(test)]

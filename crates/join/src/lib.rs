@@ -32,10 +32,10 @@ pub mod service;
 pub mod settings;
 pub mod steps;
 pub mod undo;
-pub mod url;
 pub mod way;
 
 pub use arguments::Options;
+pub use onlooker_client::url;
 use report::Report;
 
 /// Why a host is not joined, or not all of it undone.
