@@ -23,6 +23,7 @@ pub mod service;
 mod sink;
 mod sources;
 pub mod trial;
+pub mod usage;
 mod ways;
 
 pub use engine::Running;

@@ -114,9 +114,11 @@ impl Processor {
     /// Starts a thread for each sink; they end with what [`Processor`] has told, and give the sinks back.
     pub(crate) fn start<S: Sink + Send + 'static>(sinks: Vec<S>) -> std::io::Result<(Self, Vec<JoinHandle<S>>)> {
         let (processor, works) = Self::new(sinks.len());
-        let start =
-            |(work, sink): (Work, S)| thread::Builder::new().name("processor".into()).spawn(move || work.run(sink));
-        Ok((processor, works.into_iter().zip(sinks).map(start).collect::<Result<_, _>>()?))
+        // With numbers: the busiest is the first that is full.
+        let start = |(number, (work, sink)): (usize, (Work, S))| {
+            thread::Builder::new().name(format!("processor-{number}")).spawn(move || work.run(sink))
+        };
+        Ok((processor, works.into_iter().zip(sinks).enumerate().map(start).collect::<Result<_, _>>()?))
     }
 
     /// Without threads yet, which take so many works.

@@ -120,7 +120,7 @@ pub fn run(
         warn(config.http.listen, token.is_some(), tls.is_some(), &say);
     }
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.worker_threads(2).on_thread_start(answer_later).enable_all().build();
+    let runtime = runtime.worker_threads(2).thread_name("http").on_thread_start(answer_later).enable_all().build();
     let runtime = runtime.map_err(|source| ServiceError::System { operation: "start HTTP threads", source })?;
     let listener = runtime.block_on(http::bind(config.http.listen))?;
     let address = listener.local_addr().map_err(ServeError::from)?;
@@ -167,6 +167,7 @@ pub fn run(
         pressure: engine.pressure(),
         rates: Arc::default(),
         vitals: Arc::default(),
+        usage: Arc::default(),
         fleet: fleet.clone(),
         store: keeper.store(),
         counters,

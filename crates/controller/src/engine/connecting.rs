@@ -5,6 +5,7 @@
 //! Devices are opened there, too, since that takes its time; whoever needs one meanwhile waits.
 
 use std::net::IpAddr;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use onlooker_bootstrap::VERBS;
@@ -181,6 +182,9 @@ impl<N: Connect> Engine<N> {
         let pair = N::pair_of(&way);
         match self.connector.add(&mut self.carriers, &told, way, self.config.host_credit_bytes) {
             Ok(added) => {
+                let mut locals = self.pressure.locals.lock().unwrap_or_else(PoisonError::into_inner);
+                locals.insert(told.local.to_canonical());
+                drop(locals);
                 if host.link(Link::new(told, pair, added, &self.schemas, &self.config, now_ns)) {
                     self.processor.state(&host.target, State::Reading(pair));
                 }

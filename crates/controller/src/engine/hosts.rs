@@ -19,7 +19,8 @@ impl<P: Copy> Memory for Hosts<'_, P> {
     }
 }
 
-/// Gives READs that have ended to their hosts; answers say how much came and how long it took.
+/// Gives READs that have ended to their hosts; answers say how much came and how long it took. How many were answered,
+/// and their bytes.
 pub(super) fn deliver<C: Carry>(
     hosts: &mut [Option<Host<C::Place>>],
     carriers: &mut C,
@@ -27,11 +28,17 @@ pub(super) fn deliver<C: Carry>(
     credits: &mut Credits,
     completions: &[Completion],
     now_ns: u64,
-) {
+) -> (u64, u64) {
+    let (mut reads, mut all_bytes) = (0, 0);
     for completion in completions {
         if let Some(host) = hosts.get_mut(names::host_of(completion.id)).and_then(Option::as_mut) {
             let took = host.complete(carriers, in_flight, *completion, now_ns);
-            took.into_iter().for_each(|(bytes, took)| credits.answered(bytes, took));
+            if let Some((bytes, took)) = took {
+                credits.answered(bytes, took);
+                reads += 1;
+                all_bytes += bytes;
+            }
         }
     }
+    (reads, all_bytes)
 }

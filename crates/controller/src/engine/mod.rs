@@ -28,7 +28,8 @@ mod sockets;
 mod streams;
 mod waiter;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex};
@@ -65,6 +66,12 @@ pub struct Pressure {
     pub total_bytes: AtomicU64,
     /// Bytes that are.
     pub in_flight_bytes: AtomicU64,
+    /// READs that were answered.
+    pub reads: AtomicU64,
+    /// Bytes in the answers, without headers.
+    pub read_bytes: AtomicU64,
+    /// Addresses that hosts have been read from.
+    pub locals: Mutex<BTreeSet<IpAddr>>,
     /// Times that congestion made the total give way.
     pub decreases: AtomicU64,
     /// Times that a host was to be read by this machine's device, and there was no queue pair.
@@ -380,7 +387,9 @@ impl<N: Connect> Engine<N> {
         self.carriers.poll(memory, now_ns, &mut self.completions, &mut self.gone);
         self.lose_devices(now_ns);
         let Self { hosts, carriers, in_flight, credits, completions, .. } = self;
-        hosts::deliver(hosts, carriers, in_flight, credits, completions, now_ns);
+        let (reads, bytes) = hosts::deliver(hosts, carriers, in_flight, credits, completions, now_ns);
+        self.pressure.reads.fetch_add(reads, Ordering::Relaxed);
+        self.pressure.read_bytes.fetch_add(bytes, Ordering::Relaxed);
         let mut moved = !self.completions.is_empty();
         let mut active = std::mem::take(&mut self.active);
         active.retain(|index| {

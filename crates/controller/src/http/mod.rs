@@ -50,6 +50,7 @@ use crate::fleet::{Fleet, ShownVitals};
 use crate::forward::Progress;
 use crate::keep::Counters;
 use crate::rules::View;
+use crate::usage::Usage;
 use answer::Failure;
 pub use guard::Names;
 pub use limits::Limits;
@@ -82,6 +83,8 @@ pub struct Shared {
     pub pressure: Arc<Pressure>,
     /// For rates: what was counted a while ago.
     pub rates: Arc<Rates>,
+    /// What the controller takes of its machine.
+    pub usage: Arc<Usage>,
     /// What clients must show, if anything.
     pub token: Option<Arc<str>>,
     /// Whether clients come by TLS.

@@ -18,6 +18,7 @@ use crate::engine::Pressure;
 use crate::fleet::{Figures, Host, RESOURCES, Vital};
 use crate::forward::Progress;
 use crate::rules::{self, View};
+use crate::usage::Look;
 
 const UP: &str = "onlooker_host_up";
 const AGE: &str = "onlooker_host_age_seconds";
@@ -68,6 +69,13 @@ const SOFT_MARKED: &str = "onlooker_controller_soft_marked_total";
 const CREDIT: &str = "onlooker_controller_credit_bytes";
 const CREDIT_USED: &str = "onlooker_controller_credit_used_bytes";
 const CREDIT_DECREASES: &str = "onlooker_controller_credit_decreases_total";
+const READS: &str = "onlooker_controller_reads_total";
+const READ_BYTES: &str = "onlooker_controller_read_bytes_total";
+const LINK: &str = "onlooker_controller_link_bytes_per_second";
+const THREAD_CPU: &str = "onlooker_controller_thread_cpu_seconds_total";
+const CPUS: &str = "onlooker_controller_cpus";
+const RESIDENT: &str = "onlooker_controller_memory_bytes";
+const MEMORY_LIMIT: &str = "onlooker_controller_memory_limit_bytes";
 const TARGET_FAILURES: &str = "onlooker_controller_target_file_failures_total";
 const REFUSALS: &str = "onlooker_controller_http_refusals_total";
 const CONNECTIONS: &str = "onlooker_controller_http_connections";
@@ -89,7 +97,7 @@ const NOTIFICATIONS_DROPPED: &str = "onlooker_controller_notifications_dropped_t
 const NOTIFICATIONS_WAITING: &str = "onlooker_controller_notifications_queue_length";
 
 /// All of them: nobody else's metric has such a name, whether there is something to say or not.
-const FAMILIES: [(&str, Metric, &str); 67] = [
+const FAMILIES: [(&str, Metric, &str); 74] = [
     (
         UP,
         Gauge,
@@ -158,6 +166,13 @@ const FAMILIES: [(&str, Metric, &str); 67] = [
     (CREDIT, Gauge, "Bytes that may be requested and not answered, of all hosts together; they follow the network."),
     (CREDIT_USED, Gauge, "Bytes requested and not answered."),
     (CREDIT_DECREASES, Counter, "Times that the credit gave way to congestion."),
+    (READS, Counter, "READs that were answered."),
+    (READ_BYTES, Counter, "Bytes in their answers, without headers."),
+    (LINK, Gauge, "What a network device carries that hosts are read over, as far as it says."),
+    (THREAD_CPU, Counter, "CPU time by thread; all together are the process."),
+    (CPUS, Gauge, "Processors that the controller may use."),
+    (RESIDENT, Gauge, "Resident memory; what is of files, the kernel takes back."),
+    (MEMORY_LIMIT, Gauge, "Memory of the machine, or of a control group that allows less."),
     (TARGET_FAILURES, Counter, "Times that a target file could not be used."),
     (REFUSALS, Counter, "Clients that were refused, or whose connections were ended."),
     (CONNECTIONS, Gauge, "Connections of HTTP clients."),
@@ -287,6 +302,8 @@ pub(super) trait Lines {
             (CREDIT, &pressure.total_bytes),
             (CREDIT_USED, &pressure.in_flight_bytes),
             (CREDIT_DECREASES, &pressure.decreases),
+            (READS, &pressure.reads),
+            (READ_BYTES, &pressure.read_bytes),
         ] {
             self.line(name, &[], value.load(Ordering::Relaxed) as f64);
         }
@@ -299,6 +316,24 @@ pub(super) trait Lines {
             [("unanswered", repeated), ("refused", send_failed), ("no_room", no_room), ("dropped", dropped)]
         {
             self.line(SOFT_FAILURES, &[("reason", reason)], count as f64);
+        }
+    }
+
+    /// What the process takes of its machine.
+    #[allow(clippy::cast_precision_loss)] // Prometheus' values are doubles
+    fn usage(&mut self, look: &Look) {
+        for (thread, time_s) in &look.threads_s {
+            self.line(THREAD_CPU, &[("thread", thread)], *time_s);
+        }
+        self.line(CPUS, &[], look.cpus as f64);
+        for (kind, bytes) in &look.memory_bytes {
+            self.line(RESIDENT, &[("kind", kind)], *bytes as f64);
+        }
+        if let Some(bytes) = look.memory_limit_bytes {
+            self.line(MEMORY_LIMIT, &[], bytes as f64);
+        }
+        for (device, bytes_per_s) in &look.links {
+            self.line(LINK, &[("device", device)], *bytes_per_s);
         }
     }
 
@@ -357,6 +392,8 @@ pub(super) trait Lines {
             self.line(name, &[], count.load(Ordering::Relaxed) as f64);
         }
         self.engine(&shared.pressure);
+        let locals = || shared.pressure.locals.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.usage(&shared.usage.look(locals));
         for (reason, count) in shared.book.files().1 {
             self.line(TARGET_FAILURES, &[("reason", reason)], count as f64);
         }

@@ -4,6 +4,7 @@ use super::own::LEFT_OUT;
 use super::*;
 use crate::engine::Pressure;
 use crate::fleet::fixture::{Host as Memory, World};
+use crate::usage::Look;
 use onlooker_reader::By;
 use onlooker_region::guard::commit;
 use onlooker_series::exposition::samples;
@@ -260,7 +261,13 @@ fn a_part_has_its_hosts_only() {
 fn what_carries_reads_says_what_it_has_counted() {
     let (pressure, mut own) = (Pressure::default(), Own::default());
     pressure.unusable[By::Tcp as usize].fetch_add(3, Ordering::Relaxed);
-    for (of, value) in [(&pressure.total_bytes, 4096), (&pressure.in_flight_bytes, 1024), (&pressure.decreases, 6)] {
+    for (of, value) in [
+        (&pressure.total_bytes, 4096),
+        (&pressure.in_flight_bytes, 1024),
+        (&pressure.decreases, 6),
+        (&pressure.reads, 11),
+        (&pressure.read_bytes, 2048),
+    ] {
         of.store(value, Ordering::Relaxed);
     }
     *pressure.soft.lock().unwrap() =
@@ -276,10 +283,35 @@ fn what_carries_reads_says_what_it_has_counted() {
         "onlooker_controller_credit_bytes 4096",
         "onlooker_controller_credit_used_bytes 1024",
         "onlooker_controller_credit_decreases_total 6",
+        "onlooker_controller_reads_total 11",
+        "onlooker_controller_read_bytes_total 2048",
         "onlooker_controller_soft_failures_total{reason=\"unanswered\"} 4",
         "onlooker_controller_soft_failures_total{reason=\"refused\"} 2",
         "onlooker_controller_soft_failures_total{reason=\"no_room\"} 1",
         "onlooker_controller_soft_failures_total{reason=\"dropped\"} 5",
+    ] {
+        assert!(text.lines().any(|said| said == line), "{line}: {text}");
+    }
+}
+
+#[test]
+fn what_the_process_takes_is_told_with_what_there_is() {
+    let mut own = Own::default();
+    own.usage(&Look {
+        threads_s: [("engine".to_owned(), 1.5), ("other".to_owned(), 0.25)].into(),
+        memory_bytes: vec![("anonymous", 4096)],
+        memory_limit_bytes: Some(8192),
+        cpus: 2,
+        links: vec![("eth0".to_owned(), 125e6)],
+    });
+    let text = String::from_utf8(bytes(&Draft::default().settled(&[], own, Format::Text), false)).unwrap();
+    for line in [
+        "onlooker_controller_thread_cpu_seconds_total{thread=\"engine\"} 1.5",
+        "onlooker_controller_thread_cpu_seconds_total{thread=\"other\"} 0.25",
+        "onlooker_controller_memory_bytes{kind=\"anonymous\"} 4096",
+        "onlooker_controller_memory_limit_bytes 8192",
+        "onlooker_controller_cpus 2",
+        "onlooker_controller_link_bytes_per_second{device=\"eth0\"} 125000000",
     ] {
         assert!(text.lines().any(|said| said == line), "{line}: {text}");
     }
