@@ -5,6 +5,7 @@
 //! Of `store verify` 1 is what it looks for, damage, and 2 that it could not be done.
 #![forbid(unsafe_code)]
 
+mod capacity;
 mod controller;
 mod demo;
 mod doctor;
@@ -40,6 +41,8 @@ enum Command {
     Top(top::Arguments),
     /// Watch hosts: read them, store their metrics and show them
     Controller(controller::Arguments),
+    /// Say how many more hosts a controller carries, and what ends first
+    Capacity(capacity::Arguments),
     /// Look into a controller's store: what takes the room, what is damaged; take rows out as Parquet files
     Store(store::Arguments),
     /// Check files of alerting and recording rules
@@ -71,6 +74,8 @@ enum Failure {
     #[error(transparent)]
     Controller(#[from] onlooker_controller::service::ServiceError),
     #[error(transparent)]
+    Capacity(#[from] capacity::history::HistoryError),
+    #[error(transparent)]
     Store(#[from] store::StoreFailure),
     #[error(transparent)]
     Verify(store::StoreFailure),
@@ -86,6 +91,7 @@ fn main() -> ExitCode {
         Command::Read(arguments) => read::run(arguments),
         Command::Top(arguments) => top::run(arguments),
         Command::Controller(arguments) => controller::run(arguments),
+        Command::Capacity(arguments) => capacity::run(arguments),
         Command::Store(arguments) => store::run(arguments),
         Command::Rules(arguments) => rules::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
