@@ -41,7 +41,8 @@ enum Command {
     Top(top::Arguments),
     /// Watch hosts: read them, store their metrics and show them
     Controller(controller::Arguments),
-    /// Say how many more hosts a controller carries, and what ends first
+    /// Say how many more hosts a controller carries, and what ends first, by what it has recorded of itself. Ends with 1
+    /// if its loads differ too little to predict anything
     Capacity(capacity::Arguments),
     /// Look into a controller's store: what takes the room, what is damaged; take rows out as Parquet files
     Store(store::Arguments),

@@ -38,10 +38,8 @@ const RESOURCES: [(&str, &str); 8] = [
     ("network", "READs' answers, of the links"),
 ];
 
-/// Say how many more hosts a controller carries, and what ends first
-///
-/// Fits a parabola, or a line, to what the controller has recorded of itself at different loads, and solves it for the
-/// whole of each resource. Ends with 1 if the loads differ too little to predict anything, with 3 if nothing is recorded.
+/// Fits a parabola, or a line, to what a controller has recorded of itself at different loads, and solves it for the
+/// whole of each resource
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The controller: http://HOST[:PORT] or https://HOST[:PORT]
