@@ -244,7 +244,7 @@ mod tests {
         let point = Point { t_s: 1.0, values_per_s: 2.0, hosts: 3.0, shares: [("cpu".to_owned(), 0.5)].into() };
         for text in [json!([point]), json!({"points": [point], "first": null})] {
             std::fs::write(&path, text.to_string()).unwrap();
-            assert_eq!(read(&path).unwrap(), [point.clone()]);
+            assert_eq!(read(&path).unwrap(), std::slice::from_ref(&point));
         }
         for text in ["", "{}", "[1]", r#"{"points": 1}"#] {
             std::fs::write(&path, text).unwrap();
