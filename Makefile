@@ -40,6 +40,7 @@ help:
 	@echo '  bench-forward-live  28 hosts read every 10 ms and sent as they come: to a sink that counts, to the three at half of what they take, down for ten minutes; read back (root, Go; an hour and a half)'
 	@echo '  bench-processing   from checked frames of real agents to the log, durable: values a second of one core, warm and with 2,000 hosts; allocations (root)'
 	@echo '  bench-churn        a thousand short-lived regions a second: the agent'\''s CPU, time to the first frame (root)'
+	@echo '  bench-acquisition  metrics, hosts and programs as in a published study, against one controller: shares of CPU, memory, network; what `onlooker capacity` predicts (root; 14 minutes)'
 	@echo '  bench-requester    one soft requester thread beside its bare sockets'
 	@echo 'make sim           64 to 10,000 hosts read at once over a simulated network, by what bounds their READs (a minute)'
 	@echo 'make crash-test    a controller killed 200 times, its store damaged 400 times: nothing durable lost, nothing wrong'
@@ -278,6 +279,10 @@ bench-open: setup-test
 .PHONY: bench-query
 bench-query: setup-test
 	bench/bench-query
+
+.PHONY: bench-acquisition
+bench-acquisition: setup-test
+	bench/bench-acquisition
 
 .PHONY: bench-alerts
 bench-alerts: setup-test

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A resource's share by the load: a parabola or a line by least squares, and the load at which it reaches a limit.
 //!
-//! The published way (Andreolini, Colajanni, Pietri: assessing acquisition systems) is a parabola. One that is made of
-//! noise bends where nothing does, so it must earn its square term; else it is a line, as through few loads. Pure
-//! functions of their points.
+//! The published way (a study of acquisition systems, 2011) is a parabola. One that is made of noise bends where nothing
+//! does, so it must earn its square term; else it is a line, as through few loads. Pure functions of their points.
 
 /// Greatest by least load from which on anything is predicted.
 pub(super) const MIN_SPREAD: f64 = 1.5;
