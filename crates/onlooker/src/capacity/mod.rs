@@ -42,7 +42,7 @@ const RESOURCES: [(&str, &str); 8] = [
 /// whole of each resource
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The controller: http://HOST[:PORT] or https://HOST[:PORT]
+    /// The controller: http://HOST:PORT or https://HOST:PORT
     #[arg(value_name = "CONTROLLER_URL", default_value = "http://127.0.0.1:7180")]
     url: String,
     /// How far to look back, e.g. 12h, 7d
@@ -57,7 +57,7 @@ pub(crate) struct Arguments {
     /// What the links to the hosts carry, in Gbit/s, instead of what the system says (virtual machines' do not)
     #[arg(long, value_name = "GBIT", value_parser = positive)]
     link: Option<f64>,
-    /// File with the token of the controller's [http] token_file
+    /// File with the token of the controller's HTTP interface
     #[arg(long, value_name = "PATH")]
     token_file: Option<PathBuf>,
     /// Certificate authority of the controller's certificate, PEM [default: the system's]
