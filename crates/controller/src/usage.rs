@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What this process takes of its machine, and how much there is of it: /proc/self, control groups, network devices.
 //!
-//! Nobody but the kernel writes these; the answer to one who asks is kept for [`AGE`], so that many scrapes cost what
+//! Nobody but the kernel writes these; the answer to one who asks is kept for a second, so that many scrapes cost what
 //! one does: some 10 us a thread. Times by thread never fall, whatever threads come and go: of those that ended
-//! between two looks, what is not known is [`OTHER`]'s, and all together are the process's.
+//! between two looks, what is not known is `OTHER`'s, and all together are the process's.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
