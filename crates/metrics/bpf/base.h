@@ -7,7 +7,10 @@
 #include "collector.h" /* the responder's */
 #include "intf.h"
 
-#define COLLECT_PAYLOAD(scratch) (COLLECTOR_BLOCK(scratch) + COLLECTOR_PAYLOAD)
+#include "packed.h"
+
+/* Where the words go that a group writes: the beginning of the block, or its place in a packed one. */
+#define COLLECT_PAYLOAD(scratch) (COLLECTOR_BLOCK(scratch) + COLLECTOR_PAYLOAD + ((scratch)->request.packed & PACKED_AT))
 /* Words behind the answer's block that nobody else uses while a block is computed. */
 #define COLLECT_ROOM(scratch) (COLLECTOR_BLOCK(scratch) + 2 * ONLOOKER_BLOCK_WORDS)
 

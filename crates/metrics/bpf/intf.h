@@ -32,6 +32,23 @@ struct onlooker_table {
 	__u32 cpus;
 };
 
+/* Pieces of a packed block, at most: each is a tail call, of which the kernel allows 33. */
+#define COLLECT_PACKED_PIECES 16
+
+/* Words of a group in a packed block. */
+struct onlooker_packed_piece {
+	__u8 collector; /* its slot in the responder */
+	__u8 block;     /* of the group */
+	__u8 at;        /* first slot in the packed block */
+	__u8 words;
+};
+
+/* Map `packed_blocks`, by block. */
+struct onlooker_packed_block {
+	__u32 pieces;
+	struct onlooker_packed_piece piece[COLLECT_PACKED_PIECES];
+};
+
 /* Bytes of a `struct bpf_timer`, behind which stand the facts of a published twin. */
 #define COLLECT_TIMER_BYTES 16
 /* Blocks that a published twin's timer writes each time it fires, at most. */
@@ -83,6 +100,14 @@ COLLECT_OFFSET(onlooker_table, row_words, 8);
 COLLECT_OFFSET(onlooker_table, width, 12);
 COLLECT_OFFSET(onlooker_table, first_cpu, 16);
 COLLECT_OFFSET(onlooker_table, cpus, 20);
+COLLECT_SIZE(onlooker_packed_piece, 4);
+COLLECT_OFFSET(onlooker_packed_piece, collector, 0);
+COLLECT_OFFSET(onlooker_packed_piece, block, 1);
+COLLECT_OFFSET(onlooker_packed_piece, at, 2);
+COLLECT_OFFSET(onlooker_packed_piece, words, 3);
+COLLECT_SIZE(onlooker_packed_block, 4 + 4 * COLLECT_PACKED_PIECES);
+COLLECT_OFFSET(onlooker_packed_block, pieces, 0);
+COLLECT_OFFSET(onlooker_packed_block, piece, 4);
 COLLECT_SIZE(onlooker_publication_facts, 48);
 COLLECT_OFFSET(onlooker_publication_facts, interval_ns, 0);
 COLLECT_OFFSET(onlooker_publication_facts, identity, 8);

@@ -19,7 +19,7 @@ int collect_tc(struct __sk_buff *skb)
 	struct onlooker_scratch *s = scratch_get();
 
 	if (s && onlooker_collect(s, s->request.offset_bytes / ONLOOKER_BLOCK_BYTES))
-		COLLECTOR_FINISH(skb, collectors_tc);
+		bpf_tail_call(skb, &collectors_tc, next_collector(s));
 	return collector_refuse_tc();
 }
 
@@ -29,7 +29,7 @@ int collect_xdp(struct xdp_md *xdp)
 	struct onlooker_scratch *s = scratch_get();
 
 	if (s && onlooker_collect(s, s->request.offset_bytes / ONLOOKER_BLOCK_BYTES))
-		COLLECTOR_FINISH(xdp, collectors_xdp);
+		bpf_tail_call(xdp, &collectors_xdp, next_collector(s));
 	return collector_refuse_xdp();
 }
 

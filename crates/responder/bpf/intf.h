@@ -102,7 +102,7 @@ struct onlooker_request {
 	__u32 kind;
 	__u16 l3_offset;
 	__u8 ipv6;
-	__u8 reserved;
+	__u8 packed; /* 0 when a collector is entered for a region of its own; the collectors of the kernel's metrics use it (packed.h there) */
 };
 
 /*

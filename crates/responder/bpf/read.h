@@ -172,6 +172,7 @@ static __always_inline int check_request(void *data, void *end, __u32 frame_byte
 	request->now_ns = now_ns;
 	request->l3_offset = l3_offset;
 	request->ipv6 = ipv6;
+	request->packed = 0;
 	read_reth(request, reth);
 	request->psn = bpf_ntohl(bth->psn) & 0xffffff;
 	request->qpn = bpf_ntohl(bth->qpn) & 0xffffff;

@@ -68,6 +68,8 @@ pub struct Kernel {
     pub name: String,
     /// Groups of kernel metrics that are computed when they are read, by name; [`ALL_GROUPS`]: all that this version has.
     pub groups: Vec<String>,
+    /// Whether the words of small groups are also served side by side in few blocks.
+    pub packed: bool,
     /// How often what is not computed is sampled for readers over the kernel responder; 0: never.
     #[serde(deserialize_with = "span_or_off")]
     pub sample: Span,
@@ -110,6 +112,7 @@ impl Default for Kernel {
             bpffs: "/sys/fs/bpf".into(),
             name: "agent".into(),
             groups: vec![ALL_GROUPS.into()],
+            packed: true,
             sample: Span::from_s(5),
             collectors: "/etc/onlooker/collectors.d".into(),
             collector_budget: Span::from_ns(5000),

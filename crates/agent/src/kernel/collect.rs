@@ -4,14 +4,16 @@
 //!
 //! The loader's process runs it, as it does [`super::load`]. What a kernel lacks is left out, with the reason.
 
-use onlooker_metrics::collect::{Options, install, remove, stop_publishing};
+use onlooker_metrics::collect::{InstalledGroup, Options, Packed, install, packed, remove, stop_publishing};
 use onlooker_metrics::groups::Group;
 use onlooker_metrics::{connections, scheduler};
+use onlooker_region::SchemaId;
 use onlooker_responder::{Home, Pinned, probe};
 use rustix::thread::CapabilitySet;
 
 use super::load::{CollectorState, Report, explain, lacks, lock};
 use super::recover::OWN_SLAB;
+use super::slots::{Standing, assign, standing};
 use super::{KernelError, user};
 use crate::config;
 use crate::config::acquisition::Acquisition;
@@ -84,13 +86,47 @@ pub fn collect(config: &config::Kernel, short_lived: Option<bool>) -> Report {
         let schemas = installed.groups.iter().flat_map(|group| &group.schema.groups);
         let taken = schemas.flat_map(|group| &group.fields).map(|field| field.name.clone()).collect();
         let ledger = pinned.ledger()?.map_or_else(|| Ok(Vec::new()), |ledger| ledger.all())?;
-        collectors.extend(user::collect(config, &pinned, ledger, &taken));
+        let standing = standing(ledger);
+        let computed = installed.groups.iter().filter(|group| interval_of(group.group).is_none());
+        collectors.extend(pack(config, &pinned, computed, &standing));
+        collectors.extend(user::collect(config, &pinned, &standing, &taken));
         collectors.extend(latency(config, &pinned, &home)?);
         Ok(Report { collectors, ..Report::default() })
     };
     let report = done();
     let report = report.unwrap_or_else(|error| Report { error: Some(explain_tracing(&error)), ..Report::default() });
     Report { connections, ..report }
+}
+
+/// The words of several groups in one answer, where that is wanted and saves any.
+fn pack<'a>(
+    config: &config::Kernel,
+    pinned: &Pinned,
+    groups: impl Iterator<Item = &'a InstalledGroup>,
+    standing: &[Standing],
+) -> Option<CollectorState> {
+    let packed = config.packed.then(|| Packed::of(groups)).flatten();
+    let schema = packed.as_ref().map(|packed| packed.schema.canonical());
+    let wanted = schema.as_ref().map(|schema| (packed::REGION, SchemaId::of(schema)));
+    let slot = assign(packed::SLOTS, wanted.as_slice(), standing).first().copied().flatten();
+    let installed = packed.zip(slot).map(|(packed, slot)| packed.install(pinned, slot));
+    for other in packed::SLOTS.filter(|other| Some(*other) != slot) {
+        // ENOENT where it is empty, which is what is wanted.
+        let _ = pinned.remove_collector(other);
+    }
+    let error = match installed? {
+        Ok(()) => None,
+        Err(error) => Some(error.to_string()),
+    };
+    Some(CollectorState {
+        name: packed::REGION.to_owned(),
+        slot: slot?,
+        schema: schema.filter(|_| error.is_none()).unwrap_or_default(),
+        published_ns: None,
+        cost_ns: None,
+        left_out: Vec::new(),
+        error,
+    })
 }
 
 /// How long tasks wait, where that is wanted. A kernel without it has everything else all the same.

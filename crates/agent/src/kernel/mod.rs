@@ -17,6 +17,7 @@ pub mod load;
 pub mod recover;
 pub mod roce;
 pub mod slabs;
+mod slots;
 pub mod upkeep;
 pub mod user;
 pub mod watch;

@@ -3,7 +3,7 @@
 //! part of it that is the collector's (less a READ of a computed block whose collector does nothing).
 
 use anyhow::Result;
-use onlooker_metrics::collect::Installed;
+use onlooker_metrics::collect::{Installed, Packed, packed};
 use onlooker_responder::{Config, Kind, Region, Responder};
 
 use super::{Request, Stopwatch, install_nothing};
@@ -38,18 +38,27 @@ pub(super) struct Cost {
 /// What each block costs.
 pub(super) type Costs = Vec<(Subject, Cost)>;
 
-/// Measures each block of what is installed in `responder` in so many rounds of so many READs; the cost of the
+/// The packed blocks' name among groups.
+pub(super) const PACKED: &str = "packed";
+
+/// Measures each block of what is installed in `responder`, packed ones too, in so many rounds of so many READs; the cost of the
 /// collector that does nothing is the first.
 pub(super) fn measure(
     responder: &Responder,
     config: &Config,
     installed: &Installed,
+    packed: Option<&Packed>,
     (rounds, repeat): (usize, u32),
 ) -> Result<(f64, Costs)> {
     install_nothing(responder, NOTHING.1)?;
     let mut subjects = subjects(responder, NOTHING, 1)?;
     for group in &installed.groups {
         subjects.extend(self::subjects(responder, (group.group.name(), group.slot), group.blocks)?);
+    }
+    if let Some(packed) = packed {
+        let slot = packed::SLOTS.start;
+        packed.install(responder, slot)?;
+        subjects.extend(self::subjects(responder, (PACKED, slot), packed.schema.blocks())?);
     }
     let [restore, respond] = [Stopwatch::load(responder, config, true)?, Stopwatch::load(responder, config, false)?];
     let mut answered = Vec::new();

@@ -3,9 +3,9 @@
 //! network are full.
 
 use anyhow::{Context as _, Result};
-use onlooker_metrics::collect::{Options, install};
+use onlooker_metrics::collect::{Options, Packed, install};
 
-use super::blocks::{Cost, REPEAT, measure, own_namespace};
+use super::blocks::{Cost, PACKED, REPEAT, measure, own_namespace};
 use super::load;
 use crate::machine::is_quick;
 use crate::report::Results;
@@ -21,15 +21,16 @@ pub(crate) fn run() -> Result<bool> {
     for (group, reason) in &installed.refused {
         println!("{group}: refused: {reason}");
     }
-    let (base, costs) = measure(&responder, &config, &installed, (rounds, REPEAT))?;
+    let packed = Packed::of(&installed.groups);
+    let (base, costs) = measure(&responder, &config, &installed, packed.as_ref(), (rounds, REPEAT))?;
     println!("a READ of a computed block whose collector does nothing: {base:.0} ns");
     let mut results = Results::default();
-    for group in &installed.groups {
-        let name = group.group.name();
+    let groups = installed.groups.iter().map(|group| (group.group.name(), group.blocks));
+    for (name, blocks) in groups.chain(packed.map(|packed| (PACKED, packed.schema.blocks()))) {
         let of_group = costs.iter().filter(|(subject, _)| subject.group == name).map(|(_, cost)| *cost);
         let most = of_group.max_by(|a, b| a.whole.median.total_cmp(&b.whole.median));
         let Cost { whole, own } = most.with_context(|| format!("{name}: no block is answered"))?;
-        let (blocks, cpus) = (group.blocks, std::thread::available_parallelism()?);
+        let cpus = std::thread::available_parallelism()?;
         println!(
             "{name}: {blocks} blocks on {cpus} CPUs, quartiles {:.0} to {:.0} ns; the collector's own part {own:.0} ns",
             whole.low, whole.high

@@ -21,11 +21,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use onlooker_metrics::collect::{Installed, Options, Publication, Published, install, install_as_if};
+use onlooker_metrics::collect::{Installed, Options, Packed, Publication, Published, install, install_as_if};
 use onlooker_metrics::groups::Group;
 use onlooker_responder::Responder;
 
-use super::blocks::{Cost, REPEAT, Subject, measure, own_namespace};
+use super::blocks::{Cost, Costs, PACKED, REPEAT, Subject, measure, own_namespace};
 use super::load;
 use crate::machine::{WATCHED_CORE, is_quick, now_ns, pin, set_idle, set_realtime};
 use crate::report::{Results, Spread, spread};
@@ -37,6 +37,8 @@ const VETH_QUEUES: [u32; 2] = [1, 8];
 const SAMPLE_BOUNDS_NS: [f64; 2] = [4000.0, 10_000.0];
 /// A computed block, the whole READ, likewise.
 const BLOCK_BOUNDS_NS: [f64; 2] = [5000.0, 7500.0];
+/// A full sample with packed blocks, whole READs, by one without.
+const PACKED_BOUND: f64 = 0.75;
 /// Issue: all groups, published every 10 ms.
 const PUBLISHED_BOUND_PCT: f64 = 0.3;
 const LARGER: [u32; 2] = [16, 128];
@@ -98,11 +100,25 @@ fn computed(rounds: usize, results: &mut Results) -> Result<bool> {
     }
     let cpus = std::thread::available_parallelism()?;
     println!("computed, {cpus} CPUs, loopback and {BRIDGES} bridges, as on this machine:");
-    let (base, costs) = measure(&responder, &config, &installed, (rounds, REPEAT))?;
+    let packed = Packed::of(&installed.groups);
+    let (base, costs) = measure(&responder, &config, &installed, packed.as_ref(), (rounds, REPEAT))?;
+    let (packed_costs, costs): (Costs, Costs) = costs.into_iter().partition(|(subject, _)| subject.group == PACKED);
     let all = table(&installed, base, &costs);
     results.at_most("kernel_cost_full_sample_ns", all.own, "ns", bound(SAMPLE_BOUNDS_NS));
     let Spread { low, median, high } = all.whole;
     println!("full sample, whole READs: {median:.0} ns ({low:.0} to {high:.0})");
+    if let Some(packed) = packed {
+        let is_member = |name: &str| {
+            let mut members = installed.groups.iter().filter(|group| packed.collectors.contains(&group.slot));
+            members.any(|group| group.group.name() == name)
+        };
+        let (members, others): (Costs, Costs) = costs.into_iter().partition(|(subject, _)| is_member(subject.group));
+        let (alone, together) = (sums(&members).whole.median, sums(&packed_costs).whole.median);
+        let (blocks, places) = (members.len(), packed_costs.len());
+        println!("packed: {blocks} blocks in {places}, whole READs: {together:.0} ns in place of {alone:.0}");
+        let ratio = (together + sums(&others).whole.median) / median;
+        results.at_most("kernel_cost_packed_sample_by_full", ratio, "x", PACKED_BOUND);
+    }
     published(&responder, &installed, rounds, results)?;
     Ok(installed.refused.iter().all(|(group, _)| group.absence().is_some()))
 }
@@ -117,7 +133,7 @@ fn larger(rounds: usize, results: &mut Results) -> Result<()> {
             println!("{group}: refused: {reason}");
         }
         println!("computed, as on {cpus} CPUs, without group responder:");
-        let (base, costs) = measure(&responder, &config, &installed, (rounds, REPEAT / 10))?;
+        let (base, costs) = measure(&responder, &config, &installed, None, (rounds, REPEAT / 10))?;
         table(&installed, base, &costs);
         let name = format!("kernel_cost_costliest_block_as_on_{cpus}_cpus");
         results.at_most(&name, costliest(&costs), "ns", bound(BLOCK_BOUNDS_NS));
@@ -144,7 +160,7 @@ fn with_veths(rounds: usize, results: &mut Results) -> Result<()> {
         return Ok(());
     }
     println!("computed, loopback, {BRIDGES} bridges and 2 veth, of {VETH_QUEUES:?} queues:");
-    let (base, costs) = measure(&responder, &config, &installed, (rounds, REPEAT))?;
+    let (base, costs) = measure(&responder, &config, &installed, None, (rounds, REPEAT))?;
     table(&installed, base, &costs);
     let name = "kernel_cost_costliest_network_block_with_2_veth";
     results.at_most(name, costliest(&costs), "ns", bound(BLOCK_BOUNDS_NS));

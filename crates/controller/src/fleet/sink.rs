@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use onlooker_checks::Now;
-use onlooker_reader::Frame;
 use onlooker_reader::clock::{Moment, Relation};
+use onlooker_reader::{Frame, Frames};
 use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::Acquisition;
 use onlooker_series::series::EntityKey;
@@ -180,7 +180,7 @@ impl Sink for FleetSink {
                 left_out.push(frame.entry().identity.word());
             }
         }
-        show_unserved(&mut shown.regions, reading.frames.iter().count(), reading.frames.unserved());
+        show_unserved(&mut shown.regions, reading.frames);
         if let Some(relation) = &shown.relation {
             let boot_ns = utc.of(relation.steady_ns(0));
             shown.entities.boot(boot_ns, now.utc_ns, &host.labels, &mut tell);
@@ -357,7 +357,8 @@ fn show(regions: &mut Vec<Region>, at: usize, frame: &Frame<'_>) {
 }
 
 /// Behind the regions that were read, those that could not be.
-fn show_unserved(regions: &mut Vec<Region>, at: usize, unserved: &[Arc<RegionEntry>]) {
+fn show_unserved(regions: &mut Vec<Region>, frames: &Frames) {
+    let (at, unserved) = (frames.iter().count(), frames.unserved());
     let is_shown = |(old, entry): (&Region, &Arc<RegionEntry>)| Arc::ptr_eq(&old.entry, entry);
     if regions.len() == at + unserved.len() && regions[at..].iter().zip(unserved).all(is_shown) {
         return;
@@ -365,7 +366,8 @@ fn show_unserved(regions: &mut Vec<Region>, at: usize, unserved: &[Arc<RegionEnt
     regions.truncate(at);
     for entry in unserved {
         let why = "not read: the responder that this host is read by does not serve it, others do (via)";
-        let problem = (!has_twin(entry, &regions[..at])).then(|| why.to_owned());
+        let is_told = has_twin(entry, &regions[..at]) || frames.has_packed(&entry.name);
+        let problem = (!is_told).then(|| why.to_owned());
         regions.push(Region { entry: entry.clone(), acquisition: Vec::new(), problem });
     }
 }

@@ -38,6 +38,32 @@ impl TableFacts {
     }
 }
 
+/// Pieces of a packed block, at most.
+pub(crate) const PACKED_PIECES: usize = 16;
+/// `struct onlooker_packed_piece`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PackedPiece {
+    pub(crate) collector: u8,
+    pub(crate) block: u8,
+    pub(crate) at: u8,
+    pub(crate) words: u8,
+}
+
+impl PackedPiece {
+    pub(crate) fn to_bytes(self) -> [u8; 4] {
+        [self.collector, self.block, self.at, self.words]
+    }
+}
+
+/// `struct onlooker_packed_block`.
+pub(crate) fn packed_block_bytes(pieces: &[PackedPiece]) -> Vec<u8> {
+    let count = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
+    let mut bytes: Vec<u8> = count.to_le_bytes().into();
+    bytes.extend(pieces.iter().flat_map(|piece| piece.to_bytes()));
+    bytes.resize(4 + 4 * PACKED_PIECES, 0);
+    bytes
+}
+
 /// Bytes of `struct publication` before its facts: the timer, which user space never sees.
 pub(crate) const TIMER_BYTES: usize = 16;
 

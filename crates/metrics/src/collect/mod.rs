@@ -6,6 +6,8 @@
 //! and puts the programs into their slots of a responder. From then on nothing runs until a READ comes. The programs live
 //! in the responder's program arrays: with a pinned responder they go on when the process that installed them is gone.
 //!
+//! [`Packed`] puts the words of several groups into one answer.
+//!
 //! [`InstalledGroup::publish`] starts a timer in the kernel that writes the same blocks into a slab, for responders that can only read memory.
 //!
 //! Who writes what: this crate the addresses in the collectors' maps, once; the programs the scratch and, for twins, the slab's blocks. Invariants: a block
@@ -18,6 +20,7 @@ pub(crate) mod counterpart;
 pub(crate) mod intf;
 mod local;
 pub(crate) mod object;
+pub mod packed;
 pub(crate) mod percpu;
 mod publish;
 mod samples;
@@ -38,6 +41,7 @@ use crate::measure;
 pub use check::{Check, Verdict};
 pub use local::Local;
 use object::{Image, Prepared, Purpose};
+pub use packed::Packed;
 pub use publish::{Publication, Published, Twin, stop_publishing};
 
 /// What to install.

@@ -9,6 +9,7 @@ mod support;
 mod world;
 
 mod life;
+mod packed;
 mod publish;
 mod regions;
 mod verifier;

@@ -9,7 +9,7 @@ use onlooker_metrics::discover::Finding;
 use onlooker_metrics::groups::{Group, is_held_to_bounds};
 use onlooker_region::block::Identity;
 use onlooker_region::columns::Plan;
-use onlooker_region::{Block, guard};
+use onlooker_region::{Block, Schema, guard};
 use onlooker_responder::{Kind, Region};
 use onlooker_wire::{Frame, Packet, Part, ReadAnswer};
 
@@ -46,9 +46,14 @@ impl Collecting {
     /// Reads all blocks of a group, each by a READ.
     pub(crate) fn blocks(&self, group: Group, side: Side) -> Vec<Block> {
         let group = self.group(group);
-        (0..group.blocks)
+        self.blocks_of(100 + group.slot, group.blocks, identity(group), side)
+    }
+
+    /// Reads all blocks of a region.
+    pub(crate) fn blocks_of(&self, rkey: u32, blocks: u32, identity: Identity, side: Side) -> Vec<Block> {
+        (0..blocks)
             .map(|index| {
-                let ask = Ask::v4().rkey(100 + group.slot).at(u64::from(index) * 1024, 1024);
+                let ask = Ask::v4().rkey(rkey).at(u64::from(index) * 1024, 1024);
                 let Outcome::Answer(answer) = self.rig.run(side, &ask.frame()) else { panic!("{side:?} {index}") };
                 let Packet::ReadAnswer(ReadAnswer { part: Part::Only(_), payload, .. }) =
                     Frame::parse(&answer).unwrap().packet
@@ -57,7 +62,7 @@ impl Collecting {
                 };
                 let mut block = Block::default();
                 block.bytes_mut().copy_from_slice(payload);
-                guard::check(&block, identity(group).at(u16::try_from(index).unwrap())).unwrap();
+                guard::check(&block, identity.at(u16::try_from(index).unwrap())).unwrap();
                 block
             })
             .collect()
@@ -71,9 +76,14 @@ impl Collecting {
 
 /// Exported values by series, with labels in the alphabet's order.
 pub(crate) fn values(group: &InstalledGroup, blocks: &[Block]) -> BTreeMap<String, f64> {
-    let plan = Plan::new(group.schema.clone());
+    values_of(&group.schema, identity(group), blocks)
+}
+
+/// The same of any region.
+pub(crate) fn values_of(schema: &Schema, identity: Identity, blocks: &[Block]) -> BTreeMap<String, f64> {
+    let plan = Plan::new(schema.clone());
     let mut values = BTreeMap::new();
-    let refused = plan.decode(identity(group), blocks, |sample| {
+    let refused = plan.decode(identity, blocks, |sample| {
         let mut labels = sample.labels();
         labels.sort();
         let labels: Vec<String> = labels.iter().map(|(label, value)| format!("{label}={value}")).collect();

@@ -4,6 +4,7 @@
 
 use super::cycle::{Session, Step};
 use super::fetch::Span;
+use super::packed::Packed;
 use super::resolve::Wanted;
 use super::{ReadError, count, outcome_name};
 use crate::Outcome;
@@ -189,6 +190,7 @@ impl Session {
         // Programs' regions must not use up what the agent's own need.
         served.sort_by_key(|entry| !entry.identity.is_agents());
         self.served = served.into_iter().map(|entry| self.classes.serve(entry)).collect();
+        self.packed = Packed::of(&self.served).map(Arc::new);
         self.unserved = unserved.into();
     }
 

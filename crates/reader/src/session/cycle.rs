@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The state machine of a cycle.
 
+use super::empty::Occupied;
 use super::fetch::{Fetch, Span};
 use super::frame::Served;
 use super::keys::Keys;
 use super::mirror::{Mirror, Mirrored};
+use super::packed::Packed;
 use super::resolve::{Class, Classes};
 use super::{Counters, Frame, Frames, Limits, ReadError, count, outcome_name};
 use crate::{Completion, Outcome, Read, SchemaCache, Via};
@@ -46,6 +48,8 @@ pub struct Session {
     pub(super) directory: Directory,
     /// Its regions that this session serves, the agent's own first.
     pub(super) served: Arc<[Served]>,
+    /// Those of them that stand for others.
+    pub(super) packed: Option<Arc<Packed>>,
     /// The others.
     pub(super) unserved: Arc<[Arc<RegionEntry>]>,
     /// Whether these, and all their schemas, are as the directory has them.
@@ -74,6 +78,8 @@ pub struct Session {
     pub(super) rests: bool,
     /// Those (as above), and until when.
     pub(super) resting: HashMap<(u64, u32), u64>,
+    /// What is to be read of those (as above) that have tables.
+    pub(super) occupied: HashMap<(u64, u32), Occupied>,
     /// A copy of the control region on this machine, if there is one.
     pub(super) mirrored: Mirrored,
     /// Whether this round goes by it.
@@ -100,6 +106,7 @@ impl Session {
             filter: Box::new(|_, _| true),
             directory: Directory::new(answer.control.generation),
             served: Arc::default(),
+            packed: None,
             unserved: Arc::default(),
             settled: false,
             classes: Classes::default(),
@@ -119,6 +126,7 @@ impl Session {
             silent: HashMap::new(),
             rests: false,
             resting: HashMap::new(),
+            occupied: HashMap::new(),
             mirrored: Mirrored::default(),
             is_mirrored: false,
         }
@@ -154,7 +162,8 @@ impl Session {
     }
 
     /// From the next cycle on leaves a region alone for a quarter of the time in which its values can move by its schema, a second at most
-    /// ([`Frame::is_resting`]): for who reads much more often than that, and keeps what was read.
+    /// ([`Frame::is_resting`]), and blocks of the agent's tables without a row for a second: for who reads much more often than that, and keeps what
+    /// was read. Regions whose fields are in packed blocks, too, are left out, and there is a frame of those in their place.
     pub fn rest(&mut self) {
         self.rests = true;
     }
@@ -162,6 +171,7 @@ impl Session {
     /// What was read last is lost to whoever keeps it: the next cycle leaves nothing alone.
     pub fn wake(&mut self) {
         self.resting.clear();
+        self.occupied.clear();
     }
 
     /// Begins a cycle that ends at `deadline_ns`. READs of an unfinished one must have completed: the memory is laid out anew.
@@ -324,6 +334,7 @@ impl Session {
         std::mem::swap(&mut self.frames, frames);
         // Plans of whatever host they were of are not kept.
         self.frames.served = self.served.clone();
+        self.frames.packed = None;
         self.frames.states.clear();
         self.frames.memory.clear();
         self.held = 0;

@@ -2,6 +2,7 @@
 //! One region as a cycle found it: its blocks, and what their check has found. Nobody behind the session checks a block
 //! again.
 
+use super::packed::Packed;
 use crate::Outcome;
 use crate::clock::{Moment, Relation};
 use onlooker_region::Block;
@@ -85,6 +86,8 @@ pub(super) struct State {
     pub(super) blocks: u32,
     /// It is left alone in this cycle: its values cannot have moved yet.
     pub(super) resting: bool,
+    /// All of its blocks are read in this cycle; else those of its tables that were without a row a moment ago are not.
+    pub(super) whole: bool,
     /// Nothing more is to be read for it in this cycle.
     pub(super) finished: bool,
     pub(super) problem: Option<Problem>,
@@ -191,6 +194,8 @@ pub struct Frames {
     pub(super) states: Vec<State>,
     pub(super) memory: Vec<Block>,
     pub(super) unserved: Arc<[Arc<RegionEntry>]>,
+    /// The packed blocks that were read.
+    pub(super) packed: Option<Arc<Packed>>,
 }
 
 impl Frames {
@@ -198,6 +203,12 @@ impl Frames {
     #[must_use]
     pub fn unserved(&self) -> &[Arc<RegionEntry>] {
         &self.unserved
+    }
+
+    /// Whether the fields of a region of this name were read as packed blocks, in its place.
+    #[must_use]
+    pub fn has_packed(&self, name: &str) -> bool {
+        self.packed.as_ref().is_some_and(|packed| packed.has(&self.served, name))
     }
 
     /// The regions, as [`super::Session::frames`] has them.

@@ -16,10 +16,12 @@
 
 mod control;
 mod cycle;
+mod empty;
 mod fetch;
 mod frame;
 mod keys;
 mod mirror;
+mod packed;
 mod regions;
 mod resolve;
 

@@ -3,6 +3,7 @@
 
 use super::count;
 use super::cycle::{SILENT_NS, Session, Step};
+use super::empty::Occupied;
 use super::fetch::Span;
 use super::frame::{Problem, Served, State};
 use crate::Outcome;
@@ -32,6 +33,10 @@ impl Session {
         }
         self.frames.unserved = self.unserved.clone();
         self.held = 0;
+        let packed = self.packed.clone();
+        let wanted = packed.filter(|packed| self.rests && packed.is_wanted(&served, &self.filter));
+        let is_wanted = wanted.is_some();
+        self.frames.packed = wanted.filter(|packed| !self.is_silent(&served[packed.region], now_ns));
         for (region, of) in served.iter().enumerate() {
             let known = kept.binary_search_by_key(&of.entry.identity.word(), identity);
             if let Some(state) = known.ok().map(|index| kept[index]).filter(|s| before[s.region].entry == of.entry) {
@@ -39,6 +44,14 @@ impl Session {
                 self.frames.memory.extend_from_slice(blocks);
                 self.frames.states.push(State { region, at: self.held, ..state.clone() });
                 self.held += state.blocks;
+                continue;
+            }
+            let is_left_out = match (&self.frames.packed, &self.packed) {
+                (Some(packed), _) => packed.stands_for(region),
+                (None, Some(packed)) => packed.region == region && !is_wanted,
+                (None, None) => false,
+            };
+            if is_left_out {
                 continue;
             }
             let Some(state) = self.lay_out(region, of, now_ns) else { continue };
@@ -51,14 +64,26 @@ impl Session {
             let region = &served[state.region];
             let (va, rkey) = (region.entry.va, self.keys.region(&region.entry));
             let most = region.max_read_blocks(self.max_read_blocks);
-            self.fetch.add(Span { va, rkey, at: state.at, blocks: state.blocks }, most);
+            let all = [0..state.blocks];
+            let occupied = self.occupied.get(&region.key()).filter(|_| !state.whole);
+            for part in occupied.map_or(&all[..], |occupied| &occupied.parts) {
+                let va = va + u64::from(part.start) * BLOCK_BYTES as u64;
+                self.fetch.add(Span { va, rkey, at: state.at + part.start, blocks: part.end - part.start }, most);
+            }
         }
+    }
+
+    /// Whether a region has given no answer a moment ago.
+    fn is_silent(&self, served: &Served, now_ns: u64) -> bool {
+        self.silent.get(&served.key()).is_some_and(|until_ns| now_ns < *until_ns)
     }
 
     /// The state of a region that is to be read; `None` where the filter does not want it.
     fn lay_out(&mut self, region: usize, served: &Served, now_ns: u64) -> Option<State> {
         let (mut blocks, mut resting, mut problem) = (0, false, None);
         let is_before = |until_ns: &u64| now_ns < *until_ns;
+        let occupied = self.occupied.get(&served.key()).filter(|_| self.rests);
+        let whole = !occupied.is_some_and(|occupied| is_before(&occupied.until_ns));
         match &served.plan {
             Err(why) => problem = Some(Problem::Schema(why.clone())),
             Ok(plan) => {
@@ -69,7 +94,7 @@ impl Session {
                 let got = served.entry.bytes / BLOCK_BYTES as u64;
                 if got != u64::from(needed) {
                     problem = Some(Problem::Length { needed, got });
-                } else if self.silent.get(&served.key()).is_some_and(is_before) {
+                } else if self.is_silent(served, now_ns) {
                     problem = Some(Problem::Silent);
                 } else if served.rest_ns > 0 && self.resting.get(&served.key()).is_some_and(is_before) {
                     resting = true;
@@ -85,6 +110,7 @@ impl Session {
             at: self.held,
             blocks,
             resting,
+            whole,
             finished: problem.is_some() || resting,
             problem,
             verdicts: Verdicts::default(),
@@ -162,12 +188,19 @@ impl Session {
         }
         self.silent.retain(|_, until_ns| now_ns < *until_ns);
         self.resting.retain(|_, until_ns| now_ns < *until_ns);
+        self.occupied.retain(|_, occupied| now_ns < occupied.until_ns);
         for state in &self.frames.states {
             let refused = state.verdicts.refused();
             let is_good = state.problem.is_none() && refused.is_empty();
             let region = &served[state.region];
             if self.rests && region.rest_ns > 0 && !state.resting && is_good {
                 self.resting.insert(region.key(), state.asked_ns.saturating_add(region.rest_ns));
+            }
+            if self.rests && state.whole && !state.resting && is_good && region.entry.identity.is_agents() {
+                let memory = &self.frames.memory[state.at as usize..][..state.blocks as usize];
+                let plan = region.plan.as_ref().expect("only regions with a schema are read");
+                let occupied = Occupied::of(plan.schema(), memory, state.asked_ns);
+                self.occupied.extend(occupied.map(|occupied| (region.key(), occupied)));
             }
             refused.iter().for_each(|refused| count(&mut self.counters.refused, refused.reject.name()));
         }

@@ -19,6 +19,7 @@ mod mirror;
 mod responders;
 mod schemas;
 mod silence;
+mod sparing;
 
 /// Answers every READ at the next poll. Time stands still but for waiting.
 struct Direct {

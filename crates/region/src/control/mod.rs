@@ -21,6 +21,9 @@ use crate::schema::SchemaError;
 
 /// Region id of the control region itself.
 pub const CONTROL_REGION: u32 = 0;
+/// Name of the agent's own region that has the fields of several of its computed regions again, side by side in few blocks
+/// (docs/kernel-metrics.md). Whoever reads it need not read those.
+pub const PACKED_REGION: &str = "node_packed";
 /// Version that header blocks carry.
 pub const FORMAT_VERSION: u32 = 1;
 

@@ -42,6 +42,18 @@ fn tables_and_namespaces_are_as_in_the_header() {
 }
 
 #[test]
+fn packed_blocks_are_as_in_the_header() {
+    assert_eq!(HEADER.defined("COLLECT_PACKED_PIECES") as usize, PACKED_PIECES);
+    let piece = PackedPiece { collector: 1, block: 2, at: 3, words: 4 };
+    let fields = [("collector", &[1][..]), ("block", &[2]), ("at", &[3]), ("words", &[4])];
+    HEADER.is_laid_out("onlooker_packed_piece", &piece.to_bytes(), &fields);
+    HEADER.has_size("onlooker_packed_piece", piece.to_bytes().len());
+    HEADER.has_offset("onlooker_packed_block", "pieces", 0);
+    HEADER.has_offset("onlooker_packed_block", "piece", 4);
+    assert_eq!(packed_block_bytes(&[piece]), [&[1, 0, 0, 0, 1, 2, 3, 4][..], &[0; 60]].concat());
+}
+
+#[test]
 fn publications_are_as_in_the_header() {
     let publication = PublicationFacts {
         interval_ns: word(1),

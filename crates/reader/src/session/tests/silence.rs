@@ -14,13 +14,13 @@ fn a_silent_host_ends_at_the_deadline() {
 }
 
 /// Silent for READs of `rkey`, as a kernel responder is for what it does not know.
-fn silent_for(reading: &mut Reading, rkey: u32) -> Arc<Counter> {
+pub(super) fn silent_for(reading: &mut Reading, rkey: u32) -> Arc<Counter> {
     let asked = Arc::new(Counter::new(0));
     reading.direct.silent_for = Some((rkey, asked.clone()));
     asked
 }
 
-fn over_kernel(host: &Host) -> Reading {
+pub(super) fn over_kernel(host: &Host) -> Reading {
     let mut reading = Reading::of(host, Limits::default());
     reading.session = Session::new(&host.answer(1), Via::Kernel, 64, Limits::default());
     reading
