@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Collectors that the operator adds (`[kernel] collectors`, docs/user-collectors.md), put into the responder by the loader.
 //!
-//! Which slot a collector gets: [`super::slots`].
+//! Which slot a collector gets: `slots`, beside this file.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

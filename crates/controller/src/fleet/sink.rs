@@ -180,7 +180,7 @@ impl Sink for FleetSink {
                 left_out.push(frame.entry().identity.word());
             }
         }
-        show_unserved(&mut shown.regions, reading.frames);
+        show_unserved(&mut shown.regions, &reading.frames);
         if let Some(relation) = &shown.relation {
             let boot_ns = utc.of(relation.steady_ns(0));
             shown.entities.boot(boot_ns, now.utc_ns, &host.labels, &mut tell);

@@ -334,7 +334,7 @@ impl Session {
         std::mem::swap(&mut self.frames, frames);
         // Plans of whatever host they were of are not kept.
         self.frames.served = self.served.clone();
-        self.frames.packed = None;
+        self.frames.packed = Arc::default();
         self.frames.states.clear();
         self.frames.memory.clear();
         self.held = 0;

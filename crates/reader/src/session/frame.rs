@@ -2,7 +2,6 @@
 //! One region as a cycle found it: its blocks, and what their check has found. Nobody behind the session checks a block
 //! again.
 
-use super::packed::Packed;
 use crate::Outcome;
 use crate::clock::{Moment, Relation};
 use onlooker_region::Block;
@@ -194,8 +193,8 @@ pub struct Frames {
     pub(super) states: Vec<State>,
     pub(super) memory: Vec<Block>,
     pub(super) unserved: Arc<[Arc<RegionEntry>]>,
-    /// The packed blocks that were read.
-    pub(super) packed: Option<Arc<Packed>>,
+    /// Regions in whose place packed blocks were read.
+    pub(super) packed: Arc<[Arc<RegionEntry>]>,
 }
 
 impl Frames {
@@ -208,7 +207,7 @@ impl Frames {
     /// Whether the fields of a region of this name were read as packed blocks, in its place.
     #[must_use]
     pub fn has_packed(&self, name: &str) -> bool {
-        self.packed.as_ref().is_some_and(|packed| packed.has(&self.served, name))
+        self.packed.iter().any(|entry| entry.name == name)
     }
 
     /// The regions, as [`super::Session::frames`] has them.

@@ -7,12 +7,15 @@ use onlooker_region::control::{PACKED_REGION, RegionEntry};
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::schema::{Field, Group, Kind, Schema};
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 /// Which of the regions that are served has the packed blocks, and which others they stand for.
 #[derive(Debug)]
 pub(super) struct Packed {
     pub(super) region: usize,
     stands_for: Vec<usize>,
+    /// Those.
+    pub(super) entries: Arc<[Arc<RegionEntry>]>,
 }
 
 /// What tells the series of a field from others.
@@ -39,17 +42,13 @@ impl Packed {
             let is_other = number != region && is_agents(one) && one.entry.labels == packed.entry.labels;
             (is_other && is_in_it(one.plan.as_ref().ok()?.schema())).then_some(number)
         };
-        let stands_for = served.iter().enumerate().filter_map(stands_for).collect();
-        is_whole.then_some(Self { region, stands_for })
+        let stands_for: Vec<usize> = served.iter().enumerate().filter_map(stands_for).collect();
+        let entries = stands_for.iter().map(|number| served[*number].entry.clone()).collect();
+        is_whole.then_some(Self { region, stands_for, entries })
     }
 
     pub(super) fn stands_for(&self, region: usize) -> bool {
         self.stands_for.binary_search(&region).is_ok()
-    }
-
-    /// Whether it stands for a region of this name.
-    pub(super) fn has(&self, served: &[Served], name: &str) -> bool {
-        self.stands_for.iter().any(|region| served[*region].entry.name == name)
     }
 
     /// Whether all is wanted that it would bring.

@@ -11,6 +11,8 @@ use onlooker_region::checked::Verdicts;
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::{Block, Reject};
 use onlooker_wire::tcp_read::Refusal;
+use std::slice;
+use std::sync::Arc;
 
 impl Session {
     /// Lays out the regions of the directory; what an earlier round of this cycle has read of unchanged ones is kept.
@@ -36,7 +38,8 @@ impl Session {
         let packed = self.packed.clone();
         let wanted = packed.filter(|packed| self.rests && packed.is_wanted(&served, &self.filter));
         let is_wanted = wanted.is_some();
-        self.frames.packed = wanted.filter(|packed| !self.is_silent(&served[packed.region], now_ns));
+        let packed = wanted.filter(|packed| !self.is_silent(&served[packed.region], now_ns));
+        self.frames.packed = packed.as_ref().map_or_else(Arc::default, |packed| packed.entries.clone());
         for (region, of) in served.iter().enumerate() {
             let known = kept.binary_search_by_key(&of.entry.identity.word(), identity);
             if let Some(state) = known.ok().map(|index| kept[index]).filter(|s| before[s.region].entry == of.entry) {
@@ -46,7 +49,7 @@ impl Session {
                 self.held += state.blocks;
                 continue;
             }
-            let is_left_out = match (&self.frames.packed, &self.packed) {
+            let is_left_out = match (&packed, &self.packed) {
                 (Some(packed), _) => packed.stands_for(region),
                 (None, Some(packed)) => packed.region == region && !is_wanted,
                 (None, None) => false,
@@ -64,9 +67,9 @@ impl Session {
             let region = &served[state.region];
             let (va, rkey) = (region.entry.va, self.keys.region(&region.entry));
             let most = region.max_read_blocks(self.max_read_blocks);
-            let all = [0..state.blocks];
+            let all = 0..state.blocks;
             let occupied = self.occupied.get(&region.key()).filter(|_| !state.whole);
-            for part in occupied.map_or(&all[..], |occupied| &occupied.parts) {
+            for part in occupied.map_or(slice::from_ref(&all), |occupied| &occupied.parts) {
                 let va = va + u64::from(part.start) * BLOCK_BYTES as u64;
                 self.fetch.add(Span { va, rkey, at: state.at + part.start, blocks: part.end - part.start }, most);
             }
