@@ -13,7 +13,7 @@ import * as hosts from "./host.e2e.mjs";
 import * as queries from "./query.e2e.mjs";
 import * as searches from "./search.e2e.mjs";
 import { tab } from "./tab.e2e.mjs";
-import { burst, dragging, late, legend, picker, time } from "./time.mjs";
+import { burst, cursor, dragging, late, legend, picker, time } from "./time.mjs";
 
 const t = await Harness.start();
 const text = (page, selector) => page.locator(selector).first().innerText();
@@ -418,6 +418,7 @@ const STEPS = {
   picker: () => picker(t),
   burst: () => burst(t, light),
   legend: () => legend(t, light),
+  cursor: () => cursor(t, light),
   late: () => late(t, light),
   dragging: () => dragging(t, light),
   silence: () => silence(light),

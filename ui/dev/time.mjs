@@ -269,3 +269,22 @@ export async function dragging(t, page) {
   t.check("dragging: a frame is made in time for 60 a second", each < 12, each);
   await t.eventually("dragging: and tells the view", async () => page.url().includes("from="));
 }
+
+/** The pointer rests while charts are drawn for the first time. */
+export async function cursor(t, page) {
+  const size = page.viewportSize();
+  const to = Date.now() - 60_000;
+  await t.go(page, `#/host/web-1?from=${to - 60_000}&to=${to}`);
+  const [here, under] = ["CPU by mode", "Disk busy"].map((name) => chart(page, name));
+  const hasValues = async (one) => /\d/.test(await one.locator(".legend .value").first().innerText());
+  const tip = (one) => one.locator(".tip").innerText();
+  await t.eventually("cursor: a chart has values", () => hasValues(here));
+  const plot = await middleOf(page, "CPU by mode");
+  await page.mouse.move(...plot.at(0.25));
+  await t.eventually("cursor: and the time under it", async () => /^\d\d:\d\d:\d\d/.test(await tip(here)));
+  await page.setViewportSize({ ...size, height: 3000 });
+  await t.eventually("cursor: charts that come onto the screen meanwhile have values", () => hasValues(under));
+  await page.mouse.move(...plot.at(0.26));
+  await t.eventually("cursor: and follow it", async () => (await tip(under)) !== "" && (await tip(under)) === (await tip(here)));
+  await page.setViewportSize(size);
+}

@@ -248,6 +248,8 @@ export class Chart {
         // uPlot's own would show all that it has.
         bind: { dblclick: () => null },
         sync: { key: cursorKey, scales: ["x", null], setSeries: false },
+        // A chart that was never drawn has no place for the time of the others' cursor.
+        move: (_, left, top) => [Number.isFinite(left) ? left : -10, top],
       },
       scales: { x: { time: true, auto: false, range: (_, min, max) => [min, max] }, y: { auto: false, range: (_, min, max) => [min, max] } },
       focus: { alpha: FADED },
