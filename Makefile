@@ -32,6 +32,7 @@ help:
 	@echo '  bench-query        the queries of a node dashboard over 24 hours of 100 hosts, beside Prometheus 3.16 and VictoriaMetrics with the same samples (Go, 20 GB of disk; an hour)'
 	@echo '  bench-dashboard    a dashboard of 30 panels loaded while 24 hosts are read every 10 ms: time of a load, lateness of the reads, then and with slow rules (root; eleven minutes)'
 	@echo '  bench-alerts       a disk fills, a host is cut off, the kernel kills a process: pending, firing, received by an Alertmanager, resolved (root; a minute)'
+	@echo '  bench-top          what onlooker top takes at 100 ms, and what each view reads of a host (root, tmux; a minute and a half)'
 	@echo '  bench-farm         10,000 hosts of 1 KiB and of 690 series, 1,000 every 100 ms: lateness, gaps, CPU by thread, memory (root; 50 minutes)'
 	@echo '  bench-checks       a program of 200 series plants spikes, stuck and negative values, resets and silence: each marked with the right reason, and nothing else (root; six minutes)'
 	@echo '  bench-causes       five faults planted in a fleet of 24 hosts, looked for in the dashboard from its first page: actions and time (root; 25 minutes)'
@@ -226,6 +227,10 @@ bench-collectors: setup-test
 .PHONY: bench-kernel-cost
 bench-kernel-cost: setup-bench
 	bench/kernel-cost
+
+.PHONY: bench-top
+bench-top: setup-bench
+	bench/bench-top
 
 .PHONY: bench-churn
 bench-churn: setup-build
