@@ -4,14 +4,16 @@
 
 use super::cycle::{Session, Step};
 use super::fetch::Span;
+use super::frame::Served;
 use super::packed::Packed;
 use super::resolve::Wanted;
 use super::{ReadError, count, outcome_name};
 use crate::Outcome;
 use onlooker_region::Reject;
-use onlooker_region::control::ControlError;
+use onlooker_region::control::{ControlError, RegionEntry};
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_wire::tcp_read::Refusal;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Tries of a torn header beside a directory that is known. An agent that was killed in the middle of a commit leaves its header so
@@ -22,16 +24,22 @@ impl Session {
     /// A batch of control blocks that did not come as a whole: tries again where it makes sense. True: the step is to be tried again.
     fn control_failed(&mut self, now_ns: u64) -> Result<bool, ReadError> {
         let failed = self.fetch.results().map(|(_, outcome)| outcome).find(|outcome| *outcome != Outcome::Done);
-        match failed {
-            None => Ok(false),
-            Some(Outcome::Refused(Refusal::Overloaded)) => match self.again(now_ns) {
-                true => Ok(true),
-                false => Err(ReadError::Overloaded),
-            },
-            Some(refused @ Outcome::Refused(_)) => Err(ReadError::Gone(outcome_name(refused).into())),
-            Some(Outcome::Lost) => Err(ReadError::Lost),
-            Some(Outcome::Timeout | Outcome::Done) => Err(ReadError::Timeout),
+        let Some(failed) = failed else { return Ok(false) };
+        match ReadError::of_control(failed) {
+            Some(error) => Err(error),
+            None if self.again(now_ns) => Ok(true),
+            None => Err(ReadError::Overloaded),
         }
+    }
+
+    /// Wants the header, behind what is held.
+    pub(super) fn want_header(&mut self) {
+        self.scratch(1);
+        self.fetch.add(self.header_span(), 1);
+    }
+
+    fn header_span(&self) -> Span {
+        Span { va: self.control.va, rkey: self.keys.control(), at: self.held, blocks: 1 }
     }
 
     fn want_entries(&mut self) {
@@ -44,11 +52,15 @@ impl Session {
     }
 
     pub(super) fn take_header(&mut self, now_ns: u64) -> Result<(), ReadError> {
-        let header_span = Span { va: self.control.va, rkey: self.keys.control(), at: self.held, blocks: 1 };
         if self.control_failed(now_ns)? {
-            self.fetch.add(header_span, 1);
+            self.fetch.add(self.header_span(), 1);
             return Ok(());
         }
+        self.header_came(now_ns)
+    }
+
+    /// A block that should be the header is in its place.
+    pub(super) fn header_came(&mut self, now_ns: u64) -> Result<(), ReadError> {
         match self.directory.header(&self.frames.memory[self.held as usize]) {
             Ok(wanted) => {
                 // The entry blocks lie within the control region that bootstrap told, or READs would go elsewhere.
@@ -72,7 +84,7 @@ impl Session {
                 let is_known = self.directory.is_known();
                 if !(is_known && self.tries >= HEADER_TRIES) && self.again(now_ns) {
                     count(&mut self.counters.retries, reject.name());
-                    self.fetch.add(header_span, 1);
+                    self.fetch.add(self.header_span(), 1);
                     return Ok(());
                 }
                 if !is_known {
@@ -189,7 +201,19 @@ impl Session {
             self.directory.regions().cloned().map(Arc::new).partition(|entry| self.serves(entry));
         // Programs' regions must not use up what the agent's own need.
         served.sort_by_key(|entry| !entry.identity.is_agents());
-        self.served = served.into_iter().map(|entry| self.classes.serve(entry)).collect();
+        // By name: where a region of it was replaced, another one may be soon.
+        let before: HashMap<&str, (&RegionEntry, bool)> =
+            self.served.iter().map(|one| (one.entry.name.as_str(), (&*one.entry, one.is_steady))).collect();
+        let is_steady = |entry: &RegionEntry| {
+            let before = before.get(entry.name.as_str());
+            let is_same = before.is_none_or(|(old, was)| *was && old.identity == entry.identity);
+            entry.identity.is_agents() && is_same
+        };
+        let serve = |entry: Arc<RegionEntry>| {
+            let is_steady = is_steady(&entry);
+            Served { is_steady, ..self.classes.serve(entry) }
+        };
+        self.served = served.into_iter().map(serve).collect();
         self.packed = Packed::of(&self.served).map(Arc::new);
         self.unserved = unserved.into();
     }

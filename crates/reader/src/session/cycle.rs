@@ -2,7 +2,7 @@
 //! The state machine of a cycle.
 
 use super::empty::Occupied;
-use super::fetch::{Fetch, Span};
+use super::fetch::Fetch;
 use super::frame::Served;
 use super::keys::Keys;
 use super::mirror::{Mirror, Mirrored};
@@ -28,6 +28,7 @@ pub(super) const SILENT_NS: u64 = 1_000_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
+    Early,
     Header,
     Entries,
     Schemas,
@@ -200,9 +201,12 @@ impl Session {
             self.counters.mirror_used += 1;
             return;
         }
+        if self.is_early() {
+            self.begin_early(now_ns);
+            return;
+        }
         self.want(Step::Header, now_ns);
-        self.scratch(1);
-        self.fetch.add(Span { va: self.control.va, rkey: self.keys.control(), at: self.held, blocks: 1 }, 1);
+        self.want_header();
     }
 
     /// Begins a step with an empty batch.
@@ -279,6 +283,7 @@ impl Session {
         // A step may find nothing to read and be over at once.
         while self.step != Step::Done && self.fetch.is_over() {
             let advanced = match self.step {
+                Step::Early => self.take_early(now_ns),
                 Step::Header => self.take_header(now_ns),
                 Step::Entries => self.take_entries(now_ns),
                 Step::Schemas => self.take_schemas(now_ns),
@@ -290,6 +295,11 @@ impl Session {
             };
             if let Err(error) = advanced {
                 self.step = Step::Done;
+                if self.rounds == 1 {
+                    // Of what was read before the directory was known nothing is told.
+                    self.frames.states.clear();
+                    self.held = 0;
+                }
                 return Err(error);
             }
         }

@@ -12,6 +12,13 @@ pub(super) struct Span {
     pub(super) blocks: u32,
 }
 
+impl Span {
+    /// Whether this block of the memory is one of its.
+    pub(super) fn has(&self, block: usize) -> bool {
+        (self.at as usize..(self.at + self.blocks) as usize).contains(&block)
+    }
+}
+
 /// Bits of a READ's place in its batch, and as many of the batch's number above: whoever reads many hosts has the rest for the host's.
 const PLACE_BITS: u32 = 20;
 const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;

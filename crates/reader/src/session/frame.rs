@@ -61,6 +61,8 @@ pub(super) struct Served {
     pub(super) plan: Result<Arc<Plan>, String>,
     /// How long it may be left alone, ns.
     pub(super) rest_ns: u64,
+    /// It is one of the agent's, none of whose name was replaced.
+    pub(super) is_steady: bool,
 }
 
 impl Served {

@@ -4,8 +4,8 @@
 //! A [`Session`] says which READs it wants and takes their completions; it follows the control region
 //! ([`onlooker_region::control::Directory`]), fetches the schemas that neither it has nor a session that it shares them
 //! with ([`Session::share`]), reads the regions' blocks and checks them. One cycle: header, changed entry blocks, new
-//! schemas, regions; each step is one batch. What is torn or busy is read again a few times; a region that has become
-//! another one sends the cycle back to the header.
+//! schemas, regions; each step is one batch. Who reads often has the agent's own regions in the header's batch. What is
+//! torn or busy is read again a few times; a region that has become another one sends the cycle back to the header.
 //!
 //! If the host's RDMA device keeps a copy of the directory in our memory ([`Session::mirror`]), the session takes
 //! header, entries and schemas from that copy and sends READs only for regions. A damaged or late copy is ignored.
@@ -16,6 +16,7 @@
 
 mod control;
 mod cycle;
+mod early;
 mod empty;
 mod fetch;
 mod frame;
@@ -86,6 +87,17 @@ pub enum ReadError {
 }
 
 impl ReadError {
+    /// What a READ of the control region that ended so means; `None`: it came, or may be tried again.
+    fn of_control(outcome: Outcome) -> Option<Self> {
+        use onlooker_wire::tcp_read::Refusal;
+        match outcome {
+            Outcome::Done | Outcome::Refused(Refusal::Overloaded) => None,
+            Outcome::Refused(_) => Some(Self::Gone(outcome_name(outcome).into())),
+            Outcome::Lost => Some(Self::Lost),
+            Outcome::Timeout => Some(Self::Timeout),
+        }
+    }
+
     /// In a word: the reason of the gap that it leaves.
     #[must_use]
     pub fn word(&self) -> &'static str {

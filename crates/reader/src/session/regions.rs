@@ -11,41 +11,53 @@ use onlooker_region::checked::Verdicts;
 use onlooker_region::limits::BLOCK_BYTES;
 use onlooker_region::{Block, Reject};
 use onlooker_wire::tcp_read::Refusal;
+use std::collections::HashMap;
 use std::slice;
 use std::sync::Arc;
 
 impl Session {
-    /// Lays out the regions of the directory; what an earlier round of this cycle has read of unchanged ones is kept.
+    /// Reads the regions of the directory; what this cycle has read of unchanged ones already is kept.
     pub(super) fn begin_regions(&mut self, now_ns: u64) {
-        // Most often there are none, and the list keeps its allocation.
-        let old: Vec<State> = self.frames.states.drain(..).collect();
-        let mut old_memory = std::mem::take(&mut self.frames.memory);
+        self.lay_out_all(now_ns, |_| true);
+        self.want(Step::Regions, now_ns);
+        self.ask();
+    }
+
+    /// Lays out those regions that are `for_now`, and keeps what was read of them, where they are still the same.
+    pub(super) fn lay_out_all(&mut self, now_ns: u64, for_now: impl Fn(&Served) -> bool) {
         // What met with silence is not asked again in this cycle, unless its entry has changed.
         let silence = self.via.is_silent().then_some(Problem::Read(Outcome::Timeout));
         let is_kept = |state: &&State| state.finished && (state.problem.is_none() || state.problem == silence);
-        let mut kept: Vec<&State> = old.iter().filter(is_kept).collect();
         let served = self.served.clone();
         let before = std::mem::replace(&mut self.frames.served, served.clone());
-        let identity = |state: &&State| before[state.region].entry.identity.word();
-        kept.sort_unstable_by_key(identity);
-        if kept.is_empty() {
-            // The usual case keeps its allocation.
-            std::mem::swap(&mut self.frames.memory, &mut old_memory);
-            self.frames.memory.clear();
-        }
         self.frames.unserved = self.unserved.clone();
-        self.held = 0;
+        let (mut old, mut old_memory) = (Vec::new(), Vec::new());
+        let is_same = self.rounds == 1 && Arc::ptr_eq(&before, &served);
+        if is_same && self.frames.states.iter().all(|state| is_kept(&state)) {
+            // The usual case: all of it stays where it is.
+            self.frames.memory.truncate(self.held as usize);
+        } else {
+            std::mem::swap(&mut self.frames.states, &mut old);
+            std::mem::swap(&mut self.frames.memory, &mut old_memory);
+            self.held = 0;
+        }
+        let there = self.frames.states.len();
+        let kept: HashMap<u64, &State> =
+            old.iter().filter(is_kept).map(|state| (before[state.region].entry.identity.word(), state)).collect();
         let packed = self.packed.clone();
         let wanted = packed.filter(|packed| self.rests && packed.is_wanted(&served, &self.filter));
         let is_wanted = wanted.is_some();
         let packed = wanted.filter(|packed| !self.is_silent(&served[packed.region], now_ns));
         self.frames.packed = packed.as_ref().map_or_else(Arc::default, |packed| packed.entries.clone());
         for (region, of) in served.iter().enumerate() {
-            let known = kept.binary_search_by_key(&of.entry.identity.word(), identity);
-            if let Some(state) = known.ok().map(|index| kept[index]).filter(|s| before[s.region].entry == of.entry) {
+            if self.frames.states[..there].iter().any(|state| state.region == region) {
+                continue;
+            }
+            let known = kept.get(&of.entry.identity.word());
+            if let Some(state) = known.filter(|state| before[state.region].entry == of.entry) {
                 let blocks = &old_memory[state.at as usize..][..state.blocks as usize];
                 self.frames.memory.extend_from_slice(blocks);
-                self.frames.states.push(State { region, at: self.held, ..state.clone() });
+                self.frames.states.push(State { region, at: self.held, ..(*state).clone() });
                 self.held += state.blocks;
                 continue;
             }
@@ -54,7 +66,7 @@ impl Session {
                 (None, Some(packed)) => packed.region == region && !is_wanted,
                 (None, None) => false,
             };
-            if is_left_out {
+            if is_left_out || !for_now(of) {
                 continue;
             }
             let Some(state) = self.lay_out(region, of, now_ns) else { continue };
@@ -62,9 +74,12 @@ impl Session {
             self.frames.memory.resize(self.held as usize, Block::default());
             self.frames.states.push(state);
         }
-        self.want(Step::Regions, now_ns);
+    }
+
+    /// Wants the READs of all that is laid out and not finished.
+    pub(super) fn ask(&mut self) {
         for state in self.frames.states.iter().filter(|state| !state.finished) {
-            let region = &served[state.region];
+            let region = &self.served[state.region];
             let (va, rkey) = (region.entry.va, self.keys.region(&region.entry));
             let most = region.max_read_blocks(self.max_read_blocks);
             let all = 0..state.blocks;

@@ -107,7 +107,7 @@ impl Classes {
             Some(Class::Refused(why)) => (Err(why.clone()), 0),
             None => (Err(format!("schema {} was not read", entry.schema)), 0),
         };
-        Served { entry, plan, rest_ns }
+        Served { entry, plan, rest_ns, is_steady: false }
     }
 
     /// Drops what nobody refers to, takes what other sessions have, and finds the texts of what is new. They go to

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as Counter;
 use std::time::Duration;
 
+mod early;
 mod limits;
 mod mirror;
 mod responders;
@@ -25,6 +26,8 @@ mod sparing;
 struct Direct {
     memory: Arc<Memory>,
     queue: Vec<Read>,
+    /// Round trips.
+    polls: u32,
     now_ns: Arc<Counter>,
     silent: bool,
     /// READs of this key get no answer, and are counted.
@@ -50,6 +53,7 @@ impl Requester for Direct {
 
     fn poll(&mut self, memory: &mut [Block], now_ns: u64, completions: &mut Vec<Completion>) -> Result<(), Broken> {
         let (all, host) = (self.silent, self.memory.clone());
+        self.polls += u32::from(!self.queue.is_empty());
         let key = self.silent_for.as_ref().map(|(rkey, _)| *rkey);
         self.queue.retain(|read| {
             let silent = all || key == Some(read.rkey);
@@ -91,6 +95,7 @@ impl Reading {
         let direct = Direct {
             memory: host.memory.clone(),
             queue: Vec::new(),
+            polls: 0,
             now_ns: Arc::new(Counter::new(1_000)),
             silent: false,
             silent_for: None,
