@@ -163,7 +163,7 @@ impl Session {
     }
 
     /// From the next cycle on leaves a region alone for a quarter of the time in which its values can move by its schema, a second at most
-    /// ([`Frame::is_resting`]), and blocks of the agent's tables without a row for a second: for who reads much more often than that, and keeps what
+    /// ([`Frame::is_resting`]), and blocks of the agent's tables without a row for a second or more: for who reads much more often than that, and keeps what
     /// was read. Regions whose fields are in packed blocks, too, are left out, and there is a frame of those in their place.
     pub fn rest(&mut self) {
         self.rests = true;

@@ -43,7 +43,7 @@ impl Session {
             let Ok(plan) = &region.plan else { continue };
             if mine().all(|(_, outcome)| *outcome == Outcome::Done) {
                 let memory = &self.frames.memory[range.start as usize..range.end as usize];
-                let is_read = |block: usize| mine().any(|(span, _)| span.has(range.start as usize + block));
+                let is_read = |block: usize| Span::have(&results, range.start as usize + block);
                 state.verdicts.take(plan, region.entry.identity, memory, is_read);
                 state.finished = state.verdicts.refused().is_empty();
                 (state.asked_ns, state.answered_ns) = (self.asked_ns, now_ns);

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Blocks of tables in which no row is live. A table has room for more than there is, so most of its blocks are such; who
-//! reads often looks into them once a second only, and finds a new row there that much later.
+//! reads often looks into them now and then only, and finds a new row there that much later. Most new rows come behind the
+//! others, where they are found at once.
 
 use onlooker_region::schema::Schema;
 use onlooker_region::{Block, table};
 use std::ops::Range;
 
-/// How long a block without a row is left alone.
+/// How long blocks without a row are left alone, where there are no more of them than [`AT_ONCE`]; of more, as much longer.
 const EMPTY_NS: u64 = 1_000_000_000;
+const AT_ONCE: u64 = 64;
 
 /// What a look at all of a region has found.
 #[derive(Debug)]
@@ -18,16 +20,21 @@ pub(super) struct Occupied {
 }
 
 impl Occupied {
-    /// `None`: the region has no tables. The first block of each group is always read, since it tells the time.
+    /// `None`: the region has no tables. Always read are the first block of each group, since it tells the time, and those
+    /// behind a block with rows.
     pub(super) fn of(schema: &Schema, memory: &[Block], asked_ns: u64) -> Option<Self> {
-        let mut parts: Vec<Range<u32>> = Vec::new();
+        let (mut parts, mut empty): (Vec<Range<u32>>, u64) = (Vec::new(), 0);
         let mut has_tables = false;
         for (first, group) in schema.placed_groups() {
             let layout = group.layout();
             has_tables |= layout.is_some();
-            for block in first..first + group.blocks {
+            let has_rows = |block: u32| {
                 let payload = memory[block as usize].payload();
-                if block > first && layout.is_some_and(|layout| table::rows(layout, payload).next().is_none()) {
+                layout.is_none_or(|layout| table::rows(layout, payload).next().is_some())
+            };
+            for block in first..first + group.blocks {
+                if block > first && !has_rows(block) && !has_rows(block - 1) {
+                    empty += 1;
                     continue;
                 }
                 match parts.last_mut().filter(|last| last.end == block) {
@@ -36,6 +43,7 @@ impl Occupied {
                 }
             }
         }
-        has_tables.then_some(Self { until_ns: asked_ns.saturating_add(EMPTY_NS), parts })
+        let until_ns = asked_ns.saturating_add(EMPTY_NS * empty.div_ceil(AT_ONCE).max(1));
+        has_tables.then_some(Self { until_ns, parts })
     }
 }

@@ -13,9 +13,10 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Whether this block of the memory is one of its.
-    pub(super) fn has(&self, block: usize) -> bool {
-        (self.at as usize..(self.at + self.blocks) as usize).contains(&block)
+    /// Whether this block of the memory is in one of them, which are in the order of the memory.
+    pub(super) fn have(results: &[(Self, Outcome)], block: usize) -> bool {
+        let next = results.partition_point(|(span, _)| (span.at + span.blocks) as usize <= block);
+        results.get(next).is_some_and(|(span, _)| span.at as usize <= block)
     }
 }
 

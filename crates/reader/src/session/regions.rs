@@ -166,11 +166,7 @@ impl Session {
                 failed.iter().flat_map(|(span, _)| blocks(span)).map(|at| at - range.start).collect();
             let plan = region.plan.as_ref().expect("only regions with a schema are read");
             let memory = &self.frames.memory[range.start as usize..range.end as usize];
-            let is_read = |block: usize| {
-                let at = range.start as usize + block;
-                let next = results.partition_point(|(span, _)| (span.at + span.blocks) as usize <= at);
-                results.get(next).is_some_and(|(span, _)| span.at as usize <= at)
-            };
+            let is_read = |block: usize| Span::have(&results, range.start as usize + block);
             state.verdicts.take(plan, region.entry.identity, memory, is_read);
             if !failed.is_empty() {
                 state.problem = Some(Problem::Read(failed[0].1));
