@@ -305,6 +305,10 @@ bench-forward-live: setup-bench
 bench-dashboard: setup-test
 	bench/bench-dashboard
 
+.PHONY: bench-limit
+bench-limit: setup-test
+	$(BENCH) limit
+
 .PHONY: bench-farm
 bench-farm: setup-test
 	bench/bench-farm

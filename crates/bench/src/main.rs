@@ -10,6 +10,7 @@
 //! | `accuracy`, `granularity` | how far readings are from the truth, how much slower they make a program on the same core, by the way of acquiring values |
 //! | `responder`, `collectors`, `kernel-cost` | what READs take in softirq |
 //! | `requester` | one soft requester thread beside its bare sockets |
+//! | `limit` | the same on a link, by UDP and by AF_XDP sockets |
 //! | `torn` | torn reads |
 //! | `columns`, `derive` | what checking, decoding and copying a value costs a reader, and what its sums cost |
 //! | `processing`, `store` | what readings of real agents cost the controller, and its store |
@@ -31,6 +32,7 @@ mod curves;
 mod derive;
 mod faults;
 mod latency;
+mod limit;
 mod load;
 mod machine;
 mod peers;
@@ -67,6 +69,7 @@ fn run(words: &[&str]) -> anyhow::Result<bool> {
         ["collectors"] => softirq::collectors::run(),
         ["kernel-cost"] => softirq::kernel_cost::run(),
         ["requester"] => Ok(requester::run()),
+        ["limit"] => limit::run(),
         ["sim"] => sim::run(),
         ["torn"] => Ok(torn::run()),
         ["columns"] => Ok(columns::run()),

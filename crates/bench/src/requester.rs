@@ -32,20 +32,20 @@ use crate::report::{Results, Spread, spread};
 const IN_FLIGHT: usize = 256;
 const ROUNDS: usize = 9;
 const ROUND_NS: u64 = 400_000_000;
-const ANSWER_BYTES: usize = 1044;
+pub(crate) const ANSWER_BYTES: usize = 1044;
 /// BTH and AETH.
 const HEADER_BYTES: usize = 16;
 const EXPECTED: f64 = 0.6;
 
 /// A batch of datagrams in both directions.
-struct Batches {
-    udp: UdpSocket,
+pub(crate) struct Batches {
+    pub(crate) udp: UdpSocket,
     headers: MultiHeaders<SockaddrStorage>,
     buffer: Vec<u8>,
 }
 
 impl Batches {
-    fn new(udp: UdpSocket) -> Self {
+    pub(crate) fn new(udp: UdpSocket) -> Self {
         sockopt::set_ip_mtu_discover(&udp, Ipv4PathMtuDiscovery::DO).unwrap();
         sockopt::set_ip_recvtos(&udp, true).unwrap();
         sockopt::set_socket_recv_buffer_size(&udp, 4 << 20).unwrap();
@@ -54,7 +54,7 @@ impl Batches {
     }
 
     /// Takes what is there and gives each datagram to `each`; returns how many there were.
-    fn receive(&mut self, mut each: impl FnMut(SocketAddr, &[u8])) -> usize {
+    pub(crate) fn receive(&mut self, mut each: impl FnMut(SocketAddr, &[u8])) -> usize {
         let mut slots = self.buffer.chunks_exact_mut(2048);
         let mut slots: [_; MAX_BATCH] = std::array::from_fn(|_| [IoSliceMut::new(slots.next().unwrap())]);
         let fd = self.udp.as_raw_fd();
@@ -70,7 +70,7 @@ impl Batches {
         }
     }
 
-    fn send(&self, to: SocketAddr, datagrams: &[[u8; ANSWER_BYTES]], bytes: usize) {
+    pub(crate) fn send(&self, to: SocketAddr, datagrams: &[[u8; ANSWER_BYTES]], bytes: usize) {
         let to = to.as_any();
         let slices: ArrayVec<_, MAX_BATCH> = datagrams.iter().map(|one| [IoSlice::new(&one[..bytes])]).collect();
         let mut controls: ArrayVec<_, MAX_BATCH> = slices.iter().map(|_| SendAncillaryBuffer::default()).collect();
@@ -134,15 +134,15 @@ fn first_answer(from: SocketAddr, own: SocketAddr, request: &[u8], payload: &[u8
 }
 
 /// What one round moved.
-struct Rate {
-    per_second: f64,
-    per_cpu_second: f64,
+pub(crate) struct Rate {
+    pub(crate) per_second: f64,
+    pub(crate) per_cpu_second: f64,
 }
 
 /// Calls `step` until the round is over; it returns the blocks that it took.
-fn round(mut step: impl FnMut() -> usize) -> Rate {
+pub(crate) fn round(round_ns: u64, mut step: impl FnMut() -> usize) -> Rate {
     let (begin_ns, begin_cpu_ns, mut blocks) = (now_ns(), thread_cpu_ns(), 0);
-    while now_ns() - begin_ns < ROUND_NS {
+    while now_ns() - begin_ns < round_ns {
         blocks += step();
     }
     let (took_ns, cpu_ns) = (now_ns() - begin_ns, thread_cpu_ns() - begin_cpu_ns);
@@ -195,7 +195,7 @@ pub(crate) fn run() -> bool {
 
     let mut shares = Vec::new();
     for number in 0..=ROUNDS {
-        let (raw, soft) = (round(&mut raw_step), round(&mut soft_step));
+        let (raw, soft) = (round(ROUND_NS, &mut raw_step), round(ROUND_NS, &mut soft_step));
         // The first round warms up.
         if number > 0 {
             let share = soft.per_cpu_second / raw.per_cpu_second;

@@ -37,7 +37,16 @@ pub(crate) struct KernelResponder<'a> {
 impl<'a> KernelResponder<'a> {
     /// On the watched devices: tc on the direct link, XDP on the one behind the bridge.
     pub(crate) fn load(world: &'a World, hook: Hook) -> Result<Self> {
-        let pinned = Pinned::load(&Config::new(PORT), &home(world, &format!("bench-{hook}"))?)?;
+        Self::load_with(world, hook, &Config::new(PORT))
+    }
+
+    /// The same, without budgets.
+    pub(crate) fn load_unlimited(world: &'a World, hook: Hook) -> Result<Self> {
+        Self::load_with(world, hook, &Config { source_rate: None, cpu_rate: None, ..Config::new(PORT) })
+    }
+
+    fn load_with(world: &'a World, hook: Hook, config: &Config) -> Result<Self> {
+        let pinned = Pinned::load(config, &home(world, &format!("bench-{hook}"))?)?;
         let memory = pinned.create_slab(0, BLOCKS)?.map(0, BLOCKS, true)?;
         for (index, word) in (0u64..).zip(memory.words()) {
             word.store(known_word(index), Ordering::Relaxed);

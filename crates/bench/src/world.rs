@@ -81,7 +81,7 @@ impl World {
     }
 
     /// `rps_cpus` of a device of the caller's namespace. sysfs shows the namespace that mounted it, so each gets a mount of its own.
-    fn receive_on(&self, device: &str, core: usize) -> Result<()> {
+    pub(crate) fn receive_on(&self, device: &str, core: usize) -> Result<()> {
         let sysfs = self.sysfs.path();
         run("mount", &["-t", "sysfs", "sysfs", &sysfs.to_string_lossy()])?;
         let path = sysfs.join(format!("class/net/{device}/queues/rx-0/rps_cpus"));

@@ -164,6 +164,8 @@ pub struct Read {
     pub flow_control: FlowControl,
     /// When hosts of one interval are read.
     pub phases: ReadPhases,
+    /// By which kernel responders are read.
+    pub sockets: Sockets,
     /// How long a bootstrap may take, and a reading at least.
     pub timeout: Span,
     /// Threads that decode what was read; 0: one for each four processors.
@@ -180,6 +182,16 @@ pub enum FlowControl {
     Total,
     /// As published: a fixed total divided by the hosts in a reading, 4 KiB at least.
     Published,
+}
+
+/// What READs to kernel responders go by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sockets {
+    /// UDP sockets.
+    Udp,
+    /// AF_XDP sockets where they can be had, and UDP sockets elsewhere.
+    AfXdp,
 }
 
 /// When hosts of one interval are read.
@@ -282,6 +294,7 @@ impl Default for Read {
             host_credit: Size::from_bytes(256 << 10),
             flow_control: FlowControl::Total,
             phases: ReadPhases::Spread,
+            sockets: Sockets::Udp,
             timeout: Span::from_s(2),
             processing_threads: 0,
             skip: engine::Config::default().skip.to_vec(),
@@ -408,6 +421,7 @@ impl Config {
                 ReadPhases::Spread => Phases::Spread,
                 ReadPhases::Together => Phases::Together,
             },
+            af_xdp: self.read.sockets == Sockets::AfXdp,
             timeout: self.read.timeout.as_duration(),
             skip: self.read.skip.clone().into(),
             limits: Limits {

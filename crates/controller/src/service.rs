@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 
 use crate::boards::Boards;
 use crate::config::{Config, ConfigError, Rules};
-use crate::engine::{EngineError, Orders, Running};
+use crate::engine::{self, EngineError, Orders, Running};
 use crate::fleet::{Fleet, FleetSink};
 use crate::forward::{ForwardError, Forwarding};
 use crate::http::{self, Ending, Limits, Names, Recording, ServeError, Shared, Tls, TlsError};
@@ -137,7 +137,10 @@ pub fn run(
     let fleet = Arc::new(Fleet::within(config.quota()).judged_by(config.checks(path)?));
     let counters = keeper.counters();
     let sink = |_| FleetSink::new(fleet.clone(), ingest.clone(), counters.clone()).saying(say.clone());
-    let engine = Running::start(config.engine(), (0..config.processing_threads()).map(sink).collect())?;
+    let engine = Running::start(
+        engine::Config { say: say.clone(), ..config.engine() },
+        (0..config.processing_threads()).map(sink).collect(),
+    )?;
     let orders = engine.orders().clone();
     let book = Arc::new(Book::open(config.joined.clone(), move |change| order(&orders, change))?);
     let scheme = if tls.is_some() { "https" } else { "http" };

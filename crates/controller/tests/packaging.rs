@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use onlooker_controller::config::Config;
-use onlooker_testbed::{ServiceManager, binary};
+use onlooker_testbed::{Agent, Controller, Namespace, ServiceManager, binary, get, is_root, json as get_json, until};
 use rustix::process::{Pid, Signal, kill_process};
 
 fn unit_path() -> PathBuf {
@@ -61,6 +61,44 @@ fn systemd_accepts_the_unit() {
     let output =
         security.args(["security", "--offline=true", "--threshold=15", "--no-pager"]).arg(&path).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// What AF_XDP sockets need is in the drop-in, and nothing else: a controller with these capabilities opens them.
+#[test]
+fn the_drop_in_gives_what_af_xdp_needs() {
+    const CAPABILITIES: &str = "CAP_BPF CAP_NET_ADMIN CAP_NET_RAW";
+    let text = fs::read_to_string(unit_path().with_file_name("onlooker-controller.service.d/af_xdp.conf")).unwrap();
+    for line in [
+        &format!("AmbientCapabilities={CAPABILITIES}"),
+        &format!("CapabilityBoundingSet={CAPABILITIES}"),
+        "PrivateUsers=no",
+        "LimitMEMLOCK=256M",
+        "RestrictAddressFamilies=AF_XDP",
+        "SystemCallFilter=bpf",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}");
+    }
+    if !is_root("AF_XDP sockets with the drop-in's capabilities") {
+        return;
+    }
+    let namespace = Namespace::new();
+    let agent = Agent::start_kernel(&namespace, "");
+    // The last one stands for LimitMEMLOCK=, which not every root may raise.
+    let names = CAPABILITIES.split(' ').chain(["CAP_IPC_LOCK"]);
+    let names = names.map(|name| name.trim_start_matches("CAP_").to_lowercase());
+    let rest = ["[read]\nsockets = \"af_xdp\"\n", &agent.target("one")].concat();
+    let mut controller = Controller::start("", &rest);
+    controller.start_again_with(&names.collect::<Vec<_>>().join(",+"));
+    let wanted = format!("AF_XDP on {} (native, copied)", namespace.outside_device());
+    let outside = namespace.outside().to_string();
+    until("READs by AF_XDP", || {
+        let status = get_json(controller.address(), "/api/onlooker/v1/status");
+        let shown = status["sockets"].get(&outside)?.as_str()?.to_owned();
+        assert_eq!(shown, wanted);
+        let metrics = get(controller.address(), "/metrics");
+        let line = metrics.lines().find_map(|line| line.strip_prefix("onlooker_controller_soft_bypassed_total "))?;
+        (line.parse::<u64>().unwrap() > 100).then_some(())
+    });
 }
 
 #[test]

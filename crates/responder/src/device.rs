@@ -7,7 +7,8 @@ use crate::error::{Error, Result};
 use crate::links;
 
 /// `ARPHRD_ETHER` and `ARPHRD_LOOPBACK` of linux/if_arp.h: frames begin with an Ethernet header.
-const ETHERNET_TYPES: [u16; 2] = [1, 772];
+const ETHERNET_TYPES: [u16; 2] = [ETHERNET, 772];
+const ETHERNET: u16 = 1;
 
 /// A network device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +46,15 @@ impl Device {
         Self::indexed(index).map(Some)
     }
 
+    /// All Ethernet devices, loopback left out.
+    ///
+    /// # Errors
+    /// [`Error::System`] from the dump.
+    pub fn all_ethernet() -> Result<Vec<Self>> {
+        let ethernet = links::links()?.into_iter().filter(|link| link.hardware_type == ETHERNET);
+        Ok(ethernet.map(|link| Self { link }).collect())
+    }
+
     /// Its index, unique within the network namespace.
     #[must_use]
     pub fn index(&self) -> u32 {
@@ -61,6 +71,12 @@ impl Device {
     #[must_use]
     pub fn mtu_bytes(&self) -> u32 {
         self.link.mtu_bytes
+    }
+
+    /// Receive queues that it was made for: at least one, and as many as are in use or more.
+    #[must_use]
+    pub fn receive_queues(&self) -> u32 {
+        self.link.receive_queues.max(1)
     }
 
     /// Its addresses now, both families.

@@ -22,6 +22,8 @@ pub(crate) struct Link {
     pub(crate) mtu_bytes: u32,
     /// Index of the bridge, bond or VRF that it is a port of.
     pub(crate) master: Option<u32>,
+    /// That it was made for; fewer may be in use.
+    pub(crate) receive_queues: u32,
 }
 
 /// All devices of this network namespace.
@@ -33,12 +35,13 @@ pub(crate) fn links() -> Result<Vec<Link>> {
 fn parse_link(message: &[u8]) -> Option<Link> {
     let (header, rest) = message.split_at_checked(16)?;
     let (index, hardware_type) = (u32_at(header, 4)?, u16_at(header, 2)?);
-    let mut link = Link { index, hardware_type, name: String::new(), mtu_bytes: 0, master: None };
+    let mut link = Link { index, hardware_type, name: String::new(), mtu_bytes: 0, master: None, receive_queues: 1 };
     for (kind, value) in attributes(rest) {
         match kind {
             3 => link.name = String::from_utf8_lossy(value.split(|&byte| byte == 0).next()?).into_owned(),
             4 => link.mtu_bytes = u32_at(value, 0)?,
             10 => link.master = u32_at(value, 0),
+            32 => link.receive_queues = u32_at(value, 0)?,
             _ => {}
         }
     }

@@ -22,13 +22,15 @@ fn options_bytes<T>() -> libbpf::size_t {
 /// `SEC("tcx/ingress")` of linux/bpf.h.
 pub(crate) const TCX_INGRESS: u32 = libbpf::BPF_TCX_INGRESS;
 /// `SEC("xdp")`.
-pub(crate) const XDP: u32 = libbpf::BPF_XDP;
+pub const XDP: u32 = libbpf::BPF_XDP;
 /// `SEC("iter/tcp")`.
 pub const TRACE_ITER: u32 = libbpf::BPF_TRACE_ITER;
 /// `SEC("tp_btf/...")`.
 pub const TRACE_RAW_TP: u32 = libbpf::BPF_TRACE_RAW_TP;
 /// The driver runs the program, not the stack.
-pub(crate) const XDP_NATIVE: u32 = libbpf::XDP_FLAGS_DRV_MODE;
+pub const XDP_NATIVE: u32 = libbpf::XDP_FLAGS_DRV_MODE;
+/// The stack runs the program, on packets of its own.
+pub const XDP_GENERIC: u32 = libbpf::XDP_FLAGS_SKB_MODE;
 
 /// Attaches a program to a device (0: to none, as programs on tracepoints and iterators are) by a link, which lives as
 /// long as its descriptor or pin.
@@ -81,7 +83,10 @@ pub(crate) fn tcx_programs(ifindex: u32) -> io::Result<Vec<u32>> {
 }
 
 /// Ids of a device's XDP programs: native, generic, offloaded; 0 where there is none.
-pub(crate) fn xdp_programs(ifindex: u32) -> io::Result<[u32; 3]> {
+///
+/// # Errors
+/// As the system has it.
+pub fn xdp_programs(ifindex: u32) -> io::Result<[u32; 3]> {
     let mut options =
         libbpf::bpf_xdp_query_opts { sz: options_bytes::<libbpf::bpf_xdp_query_opts>(), ..Default::default() };
     let ifindex = c_int::try_from(ifindex).map_err(|_| io::ErrorKind::InvalidInput)?;

@@ -4,6 +4,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Command;
 
 use tempfile::TempDir;
 
@@ -13,6 +14,7 @@ use crate::{Process, binary};
 #[derive(Debug)]
 pub struct Controller {
     dir: TempDir,
+    capabilities: Option<String>,
     environment: Vec<(String, String)>,
     process: Option<Process>,
     address: SocketAddr,
@@ -46,9 +48,15 @@ impl Controller {
         fs::write(path("controller.toml"), text).unwrap();
         let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut controller = Self { dir, environment, process: None, address };
+        let mut controller = Self { dir, capabilities: None, environment, process: None, address };
         controller.start_again();
         controller
+    }
+
+    /// Starts it again as root with these capabilities only, as setpriv names them.
+    pub fn start_again_with(&mut self, capabilities: &str) {
+        self.capabilities = Some(capabilities.to_owned());
+        self.start_again();
     }
 
     /// SIGKILL.
@@ -59,7 +67,15 @@ impl Controller {
     /// Starts it again, killed before if it runs. The address is another one.
     pub fn start_again(&mut self) {
         self.process = None;
-        let mut command = std::process::Command::new(binary("onlooker", "onlooker"));
+        let program = binary("onlooker", "onlooker");
+        let mut command = match &self.capabilities {
+            None => Command::new(program),
+            Some(capabilities) => {
+                let mut command = Command::new("setpriv");
+                command.arg(format!("--bounding-set=-all,+{capabilities}")).arg("--").arg(program);
+                command
+            }
+        };
         command.arg("controller").arg("--config").arg(self.dir.path().join("controller.toml"));
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         let (process, line) = Process::start(&mut command, "dashboard http");

@@ -5,6 +5,10 @@
 #[allow(dead_code, unreachable_pub)]
 mod memory;
 
+#[cfg(feature = "xdp")]
+#[path = "soft/bypass.rs"]
+mod bypass;
+
 use memory::{Host, Memory, Shared};
 use nix::sys::socket::SetSockOpt as _;
 use nix::{libc, setsockopt_impl, sockopt_impl};

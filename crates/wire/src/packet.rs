@@ -9,7 +9,7 @@ use crate::bth::Bth;
 use crate::envelope::Envelope;
 use crate::error::{Error, Layer};
 use crate::eth::Ethernet;
-use crate::icrc::{self, ICRC_BYTES};
+use crate::icrc::{ICRC_BYTES, Icrc};
 use crate::opcode::Opcode;
 use crate::reth::Reth;
 use crate::u24::{Msn, Psn, Qpn};
@@ -169,12 +169,13 @@ impl<'a> Frame<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Parses a UDP payload that came in `envelope`: from a frame, or from a socket with [`Envelope::socket`].
+    /// Parses a UDP payload that came in `envelope`: an [`Envelope`], from a frame or of a socket
+    /// ([`Envelope::socket`]), or one that has [begun](crate::icrc::Begun) its ICRC.
     ///
     /// # Errors
     /// [`Error::Truncated`], those of [`Bth::parse`], [`Error::RoceLength`], [`Error::PadCount`], [`Error::Icrc`],
     /// [`Error::Syndrome`].
-    pub fn parse_datagram(envelope: &Envelope, payload: &'a [u8]) -> Result<Self, Error> {
+    pub fn parse_datagram(envelope: &impl Icrc, payload: &'a [u8]) -> Result<Self, Error> {
         let (covered, &stored) = payload
             .split_last_chunk::<ICRC_BYTES>()
             .filter(|(covered, _)| covered.len() >= Bth::BYTES)
@@ -187,7 +188,7 @@ impl<'a> Packet<'a> {
         let (extension, data) = split_body(&bth, body, payload.len())?;
 
         let stored = u32::from_le_bytes(stored);
-        let computed = icrc::compute(envelope, covered)?;
+        let computed = envelope.compute(covered)?;
         if stored != computed {
             return Err(Error::Icrc { stored, computed });
         }
@@ -207,7 +208,7 @@ impl<'a> Packet<'a> {
     /// [`Error::BufferTooSmall`]; [`Error::PayloadLength`] if the packet would not fit its length fields, or for an empty
     /// part of a READ response that has several, or a first or middle part that needs a pad; [`Error::Syndrome`] for a READ
     /// response that is not an ACK.
-    pub fn write_datagram(&self, envelope: &Envelope, out: &mut [u8]) -> Result<usize, Error> {
+    pub fn write_datagram(&self, envelope: &impl Icrc, out: &mut [u8]) -> Result<usize, Error> {
         let (bth, data) = self.bth_and_data();
         let length = self.datagram_bytes();
         if data.len() < shortest_data_bytes(bth.opcode) || (bth.pad_bytes != 0 && !may_pad(bth.opcode)) {
@@ -232,7 +233,7 @@ impl<'a> Packet<'a> {
         let (to, pad) = covered[at..].split_at_mut(data.len());
         to.copy_from_slice(data);
         pad.fill(0);
-        icrc.copy_from_slice(&icrc::compute(envelope, covered)?.to_le_bytes());
+        icrc.copy_from_slice(&envelope.compute(covered)?.to_le_bytes());
         Ok(length)
     }
 

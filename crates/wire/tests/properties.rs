@@ -31,7 +31,7 @@ fn arbitrary_bytes_never_panic() {
         let _ = Reth::parse(bytes);
         let _ = Aeth::parse(bytes);
         let _ = Packet::parse_datagram(&known, bytes);
-        let _ = icrc::compute(&known, bytes);
+        let _ = icrc::Icrc::compute(&known, bytes);
     });
 }
 

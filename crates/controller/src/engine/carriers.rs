@@ -5,12 +5,13 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use onlooker_reader::bootstrap::Bootstrapped;
 use onlooker_reader::{Broken, Completion, Memory, Mirror, Read, Requester as _, Via};
 use onlooker_transport::open::kernel_flow;
-use onlooker_transport::soft::{self, FlowConfig, Totals};
+use onlooker_transport::soft::{FlowConfig, Totals};
 use onlooker_transport::verbs::{Card, Settings};
 
 use super::devices::{self, Alarm, Devices};
@@ -18,6 +19,7 @@ use super::outside::{Added, Carry, Gone};
 use super::sockets::{self, Sockets};
 use super::streams::{self, Streams};
 use super::waiter::{Rung, Waiter};
+use super::{Config, Pressure};
 use crate::connect::Way;
 
 /// Where a host's READs go.
@@ -36,9 +38,9 @@ pub(super) struct Carriers<P: Alarm> {
 }
 
 impl<P: Alarm> Carriers<P> {
-    /// Sockets have buffers for so many bytes of answers each.
-    pub(super) fn new(waiter: Waiter, credit_bytes: u32) -> Self {
-        let sockets = Sockets::new(soft::Config { credit_bytes });
+    /// Each socket has buffers for all that may be in flight.
+    pub(super) fn new(waiter: Waiter, config: &Config, pressure: Arc<Pressure>) -> Self {
+        let sockets = Sockets::new(config, pressure);
         Self { sockets, devices: Devices::new(), streams: Streams::default(), waiter }
     }
 

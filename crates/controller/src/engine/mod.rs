@@ -28,7 +28,7 @@ mod sockets;
 mod streams;
 mod waiter;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use onlooker_flow::{Credits, Due, Ending, FlowId, InFlight, Line, Phases, Schedule, Served, Sharing};
 use onlooker_reader::{Completion, Limits, Read, SchemaCache, Via};
-use onlooker_targets::Target;
+use onlooker_targets::{Say, Target};
 use onlooker_transport::soft::Totals;
 
 use crate::processor::Processor;
@@ -78,12 +78,14 @@ pub struct Pressure {
     pub detours: AtomicU64,
     /// What soft requesters' sockets have counted.
     pub soft: Mutex<Totals>,
+    /// By which the soft requester of each local address sends and receives, for people.
+    pub sockets: Mutex<BTreeMap<IpAddr, String>>,
     /// Times that a way to a host was found and could not be used, by [`onlooker_reader::By`]: the host is asked again.
     pub unusable: [AtomicU64; 3],
 }
 
 /// How the engine works.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Config {
     /// Hosts in a reading at once, at most.
     pub window: usize,
@@ -103,6 +105,10 @@ pub struct Config {
     pub timeout: Duration,
     /// Names of regions that are not read.
     pub skip: Arc<[String]>,
+    /// Soft requesters go past the kernel's UDP, by AF_XDP, where they can.
+    pub af_xdp: bool,
+    /// Is told what an operator wants to know.
+    pub say: Say,
 }
 
 impl Default for Config {
@@ -119,6 +125,8 @@ impl Default for Config {
             timeout,
             // A row for each connection, each a track in the store: what ports have of them is what is kept.
             skip: ["tcp_connections".to_owned()].into(),
+            af_xdp: false,
+            say: Arc::new(|_| ()),
         }
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn engine(
     let connector =
         Connector::new(config.connectors, config.timeout, wake).map_err(system("start connector threads"))?;
     let (send, orders) = channel();
-    let carriers = Carriers::new(waiter, config.credit_bytes);
+    let carriers = Carriers::new(waiter, &config, pressure.clone());
     let engine = Engine::new(config, carriers, connector, processor, orders, pressure);
     Ok((engine, Orders::new(send, bell)))
 }

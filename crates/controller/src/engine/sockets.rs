@@ -6,12 +6,14 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::AsFd as _;
+use std::sync::{Arc, PoisonError};
 
 use onlooker_reader::{Broken, Completion, Memory, Read};
+use onlooker_targets::Say;
 use onlooker_transport::soft::{self, FlowConfig, FlowId, Socket, Totals};
 
 use super::waiter::Waiter;
+use super::{Config, Pressure};
 
 /// A flow and the socket that it is on: another one, made later for the same address, has another number.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +25,9 @@ pub(super) struct Place {
 
 pub(super) struct Sockets {
     config: soft::Config,
+    af_xdp: bool,
+    say: Say,
+    pressure: Arc<Pressure>,
     /// With their numbers.
     sockets: HashMap<IpAddr, (u32, Socket)>,
     made: u32,
@@ -31,8 +36,36 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    pub(super) fn new(config: soft::Config) -> Self {
-        Self { config, sockets: HashMap::new(), made: 0, gone: Totals::default() }
+    pub(super) fn new(config: &Config, pressure: Arc<Pressure>) -> Self {
+        let Config { credit_bytes, af_xdp, ref say, .. } = *config;
+        Self {
+            config: soft::Config { credit_bytes },
+            af_xdp,
+            say: say.clone(),
+            pressure,
+            sockets: HashMap::new(),
+            made: 0,
+            gone: Totals::default(),
+        }
+    }
+
+    fn open(&self, local: IpAddr) -> Result<Socket, soft::Error> {
+        let mut socket = Socket::bind(SocketAddr::new(local, 0), self.config)?;
+        let mut shown = "UDP".to_owned();
+        if self.af_xdp {
+            match socket.open_bypass() {
+                Ok(bypass) => {
+                    shown = bypass.description();
+                    (self.say)(&format!("hosts that {local} leads to are read by {shown}"));
+                }
+                Err(error) => {
+                    shown = format!("UDP ({error})");
+                    (self.say)(&format!("{error}. Hosts that {local} leads to are read by UDP sockets"));
+                }
+            }
+        }
+        self.pressure.sockets.lock().unwrap_or_else(PoisonError::into_inner).insert(local, shown);
+        Ok(socket)
     }
 
     /// Adds a flow to a host, on the socket of the address that leads there.
@@ -42,8 +75,11 @@ impl Sockets {
         let socket = match self.sockets.remove(&local) {
             Some(socket) => socket,
             None => {
-                let socket = Socket::bind(SocketAddr::new(local, 0), self.config)?;
-                waiter.watch(socket.as_fd()).map_err(failed("epoll_ctl"))?;
+                let socket = self.open(local)?;
+                socket
+                    .descriptors()
+                    .try_for_each(|descriptor| waiter.watch(descriptor))
+                    .map_err(failed("epoll_ctl"))?;
                 self.made = self.made.wrapping_add(1);
                 (self.made, socket)
             }

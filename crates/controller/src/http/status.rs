@@ -78,6 +78,7 @@ pub(super) async fn status(State(shared): State<Shared>) -> Json<Value> {
             "in_flight_bytes": pressure(&shared.pressure.in_flight_bytes),
             "decreases": pressure(&shared.pressure.decreases),
         },
+        "sockets": shared.pressure.sockets.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         "store": {
             "bytes": bytes,
             "max_bytes": shared.max_store_bytes,

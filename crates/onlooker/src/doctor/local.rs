@@ -35,6 +35,7 @@ pub(super) fn checks(bpf_file_system: &Path) -> Vec<Check> {
         agent_socket(&std::env::var_os(SOCKET_VARIABLE).map_or_else(|| DEFAULT_SOCKET.into(), PathBuf::from)),
         roce_port(),
         rdma_devices(&rdma),
+        af_xdp(),
     ]
 }
 
@@ -144,6 +145,22 @@ fn agent_socket(path: &Path) -> Check {
             ),
             _ => check(format!(": {source}"), "see the agent's log"),
         },
+    }
+}
+
+/// For `[read] sockets = "af_xdp"`: nobody needs it.
+fn af_xdp() -> Check {
+    match onlooker_xsk::survey() {
+        Ok(devices) => {
+            let names = |is_free| {
+                let names = devices.iter().filter(|(_, free)| *free == is_free).map(|(name, _)| name.as_str());
+                Some(names.collect::<Vec<_>>().join(", ")).filter(|names| !names.is_empty())
+            };
+            let free = names(true).map_or("no device is free".to_owned(), |names| format!("can be had on {names}"));
+            let taken = names(false).map(|names| format!("; XDP is taken on {names}"));
+            Check::ok("AF_XDP", free + &taken.unwrap_or_default())
+        }
+        Err(error) => Check::ok("AF_XDP", format!("cannot be had: {error}")),
     }
 }
 

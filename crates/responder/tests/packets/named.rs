@@ -335,7 +335,7 @@ fn what_the_icrc_leaves_out_may_change_on_the_way() {
     for (offset, value) in [(at::BTH + 1, 0x80), (at::BTH + 8, 0), (at::BTH + 2, 0x7f)] {
         let mut frame = changed(good.clone(), &[(offset, value)]);
         let envelope = Ask::v4().envelope();
-        let icrc = onlooker_wire::icrc::compute(&envelope, &frame[at::BTH..at::ICRC]).unwrap();
+        let icrc = onlooker_wire::icrc::Icrc::compute(&envelope, &frame[at::BTH..at::ICRC]).unwrap();
         frame[at::ICRC..].copy_from_slice(&icrc.to_le_bytes());
         assert!(matches!(rig.agree(&reference, &frame), Outcome::Answer(_)), "{offset} {value:#x}");
     }

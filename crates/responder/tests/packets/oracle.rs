@@ -107,7 +107,7 @@ fn fix_icrc(frame: &mut [u8]) {
     if length < 16 {
         return;
     }
-    let Ok(icrc) = onlooker_wire::icrc::compute(&udp.envelope, &udp.payload[..length - 4]) else { return };
+    let Ok(icrc) = onlooker_wire::icrc::Icrc::compute(&udp.envelope, &udp.payload[..length - 4]) else { return };
     let end = udp.ethernet.len_bytes() + udp.envelope.len_bytes() + length;
     frame[end - 4..end].copy_from_slice(&icrc.to_le_bytes());
 }

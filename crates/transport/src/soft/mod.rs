@@ -9,12 +9,14 @@
 //! Cost: two system calls per 64 blocks, one pass over each block for the ICRC, one copy. Sending goes through rustix and receiving through nix: rustix
 //! has no recvmmsg, and nix's sendmmsg tells the number sent only by way of addresses that were never written.
 
+pub mod bypass;
 pub mod exchange;
 pub(crate) mod options;
 pub mod rtt;
 mod wheel;
 
 use arrayvec::ArrayVec;
+use bypass::Bypass;
 pub use exchange::{Counters, FlowConfig, FlowId, Strays, Totals};
 use exchange::{Exchange, Staged};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, MultiHeaders, RecvMsg, SockaddrStorage, recvmmsg};
@@ -27,7 +29,7 @@ use rustix::net::addr::SocketAddrArg as _;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::time::Duration;
 
 /// Datagrams per system call.
@@ -123,6 +125,9 @@ pub struct Socket {
     exchange: Exchange,
     headers: MultiHeaders<SockaddrStorage>,
     buffer: Box<[u8]>,
+    bypass: Option<Bypass>,
+    /// The bypass has something left for the next flush.
+    is_unflushed: bool,
     /// When what is queued may be sent: 0, or later if the system had no room.
     send_ns: u64,
     broken: Option<Broken>,
@@ -165,9 +170,26 @@ impl Socket {
             udp,
             headers: MultiHeaders::preallocate(MAX_BATCH, Some(nix::cmsg_space!(u32))),
             buffer: vec![0; MAX_BATCH * SLOT_BYTES].into(),
+            bypass: None,
+            is_unflushed: false,
             send_ns: 0,
             broken: None,
         })
+    }
+
+    /// From now on datagrams go past the kernel's UDP, where they can.
+    ///
+    /// # Errors
+    /// They cannot; the socket is as it was.
+    #[cfg(feature = "xdp")]
+    pub fn open_bypass(&mut self) -> Result<&Bypass, bypass::Error> {
+        let opened = Bypass::open(self.exchange.local())?;
+        Ok(self.bypass.insert(opened))
+    }
+
+    /// What to sleep on: each is readable when there is something to poll for.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(self.udp.as_fd()).chain(self.bypass.iter().flat_map(Bypass::descriptors))
     }
 
     /// Adds a host's responder.
@@ -238,6 +260,12 @@ impl Socket {
             return Err(broken);
         }
         let received = self.receive(memory, now_ns, completions);
+        if let Some(bypass) = &mut self.bypass {
+            let exchange = &mut self.exchange;
+            bypass.receive(|from, datagram, is_congested| {
+                exchange.received(from, datagram, is_congested, now_ns, memory, completions)
+            });
+        }
         self.exchange.advance(now_ns, completions);
         self.send(now_ns);
         received.inspect_err(|broken| {
@@ -258,7 +286,9 @@ impl Socket {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         };
-        match poll(&mut [PollFd::new(&self.udp, PollFlags::IN)], Some(&timeout)) {
+        let descriptors: Vec<_> = self.descriptors().collect();
+        let mut waiting: Vec<_> = descriptors.iter().map(|descriptor| PollFd::new(descriptor, PollFlags::IN)).collect();
+        match poll(&mut waiting, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(Broken::System { operation: "poll", kind: io::Error::from(errno).kind() }),
         }
@@ -267,7 +297,7 @@ impl Socket {
     /// When [`Socket::poll`] has something to do even if nothing arrives: on the clock of its `now_ns`; `None`: not before the next READ.
     #[must_use]
     pub fn wake_ns(&self) -> Option<u64> {
-        let send_ns = self.exchange.has_unsent().then_some(self.send_ns);
+        let send_ns = (self.exchange.has_unsent() || self.is_unflushed).then_some(self.send_ns);
         [send_ns, self.exchange.wake_ns()].into_iter().flatten().min()
     }
 
@@ -306,17 +336,32 @@ impl Socket {
         Ok(())
     }
 
-    /// Sends what is queued, as far as the socket takes it.
+    /// Sends what is queued, as far as the system takes it.
     fn send(&mut self, now_ns: u64) {
         self.send_ns = 0;
+        if self.is_unflushed {
+            self.is_unflushed = self.bypass.as_mut().is_some_and(|bypass| !bypass.flush());
+        }
         while self.exchange.has_unsent() {
             let staged = self.exchange.stage();
-            if staged.is_empty() {
-                return;
-            }
-            match send_batch(&self.udp, staged) {
-                Ok(sent) => self.exchange.sent(sent, now_ns),
-                Err(Errno::INTR) => self.exchange.sent(0, now_ns),
+            let Some(first) = staged.first() else { break };
+            let bypass = &mut self.bypass;
+            let mut carries = |staged: &Staged| bypass.as_mut().is_some_and(|bypass| bypass.carries(staged));
+            let is_carried = carries(first);
+            // What goes one way is sent together; the others wait for the next turn.
+            let count = staged.iter().position(|staged| carries(staged) != is_carried).unwrap_or(staged.len());
+            let staged = &staged[..count];
+            let sent = match bypass {
+                Some(bypass) if is_carried => {
+                    let pushed = staged.iter().take_while(|staged| bypass.push(staged)).count();
+                    self.is_unflushed = !bypass.flush();
+                    if pushed > 0 { Ok(pushed) } else { Err(Errno::NOBUFS) }
+                }
+                _ => send_batch(&self.udp, staged),
+            };
+            match sent {
+                Ok(sent) => self.exchange.sent(sent, is_carried, now_ns),
+                Err(Errno::INTR) => self.exchange.sent(0, false, now_ns),
                 Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => {
                     self.exchange.no_room(now_ns);
                     self.send_ns = now_ns.saturating_add(RETRY_NS);
@@ -326,13 +371,9 @@ impl Socket {
                 Err(_) => self.exchange.send_failed(now_ns),
             }
         }
-    }
-}
-
-/// To wait for many sockets at once: readable when there is something to poll for.
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.udp.as_fd()
+        if self.is_unflushed {
+            self.send_ns = now_ns.saturating_add(RETRY_NS);
+        }
     }
 }
 

@@ -158,7 +158,7 @@ impl World {
         let hosts = (0..hosts)
             .map(|index| Some(Host::new(target.clone(), schedule.add(SECOND, Priority::Normal, 0), index, 1)))
             .collect();
-        let mut carriers = Carriers::new(Waiter::new().unwrap(), 4 << 20);
+        let mut carriers = Carriers::new(Waiter::new().unwrap(), &Config::default(), Arc::default());
         carriers.devices.opened(LOCAL, desk);
         let in_flight = InFlight::default();
         Self { hosts, carriers, in_flight, gone: Vec::new(), lost: Vec::new(), now_ns: SECOND }

@@ -63,6 +63,7 @@ const FORWARD_DAMAGED: &str = "onlooker_controller_forward_damaged_chunks_total"
 const DETOURS: &str = "onlooker_controller_device_detours_total";
 const UNUSABLE: &str = "onlooker_controller_unusable_ways_total";
 const SOFT_REQUESTS: &str = "onlooker_controller_soft_requests_total";
+const SOFT_BYPASSED: &str = "onlooker_controller_soft_bypassed_total";
 const SOFT_FAILURES: &str = "onlooker_controller_soft_failures_total";
 const SOFT_RECOVERED: &str = "onlooker_controller_soft_recovered_total";
 const SOFT_MARKED: &str = "onlooker_controller_soft_marked_total";
@@ -97,7 +98,7 @@ const NOTIFICATIONS_DROPPED: &str = "onlooker_controller_notifications_dropped_t
 const NOTIFICATIONS_WAITING: &str = "onlooker_controller_notifications_queue_length";
 
 /// All of them: nobody else's metric has such a name, whether there is something to say or not.
-const FAMILIES: [(&str, Metric, &str); 74] = [
+const FAMILIES: [(&str, Metric, &str); 75] = [
     (
         UP,
         Gauge,
@@ -156,6 +157,7 @@ const FAMILIES: [(&str, Metric, &str); 74] = [
     (DETOURS, Counter, "Times that a host was to be read by an RDMA device, and there was no queue pair."),
     (UNUSABLE, Counter, "Times that a way to a host was found and could not be used."),
     (SOFT_REQUESTS, Counter, "Requests that soft requesters sent, repeats included."),
+    (SOFT_BYPASSED, Counter, "Requests of them that went by AF_XDP."),
     (
         SOFT_FAILURES,
         Counter,
@@ -307,9 +309,10 @@ pub(super) trait Lines {
         ] {
             self.line(name, &[], value.load(Ordering::Relaxed) as f64);
         }
-        let Totals { sent, repeated, recovered, send_failed, no_room, congestion_marked, dropped } =
+        let Totals { sent, bypassed, repeated, recovered, send_failed, no_room, congestion_marked, dropped } =
             *pressure.soft.lock().unwrap_or_else(PoisonError::into_inner);
         self.line(SOFT_REQUESTS, &[], sent as f64);
+        self.line(SOFT_BYPASSED, &[], bypassed as f64);
         self.line(SOFT_RECOVERED, &[], recovered as f64);
         self.line(SOFT_MARKED, &[], congestion_marked as f64);
         for (reason, count) in

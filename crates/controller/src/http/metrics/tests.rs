@@ -270,14 +270,23 @@ fn what_carries_reads_says_what_it_has_counted() {
     ] {
         of.store(value, Ordering::Relaxed);
     }
-    *pressure.soft.lock().unwrap() =
-        Totals { sent: 9, repeated: 4, recovered: 3, send_failed: 2, no_room: 1, congestion_marked: 7, dropped: 5 };
+    *pressure.soft.lock().unwrap() = Totals {
+        sent: 9,
+        bypassed: 8,
+        repeated: 4,
+        recovered: 3,
+        send_failed: 2,
+        no_room: 1,
+        congestion_marked: 7,
+        dropped: 5,
+    };
     own.engine(&pressure);
     let text = String::from_utf8(bytes(&Draft::default().settled(&[], own, Format::Text), false)).unwrap();
     for line in [
         "onlooker_controller_unusable_ways_total{by=\"tcp\"} 3",
         "onlooker_controller_unusable_ways_total{by=\"soft\"} 0",
         "onlooker_controller_soft_requests_total 9",
+        "onlooker_controller_soft_bypassed_total 8",
         "onlooker_controller_soft_recovered_total 3",
         "onlooker_controller_soft_marked_total 7",
         "onlooker_controller_credit_bytes 4096",

@@ -17,6 +17,8 @@ pub struct Strays {
 pub struct Totals {
     /// Requests sent, repeats included.
     pub sent: u64,
+    /// Of them, requests that went past the kernel's UDP.
+    pub bypassed: u64,
     /// Requests that were not answered in time and were sent again.
     pub repeated: u64,
     /// READs of which a request was answered after it had been sent again: something was lost, or late.
@@ -33,8 +35,9 @@ pub struct Totals {
 
 impl AddAssign for Totals {
     fn add_assign(&mut self, more: Self) {
-        let Self { sent, repeated, recovered, send_failed, no_room, congestion_marked, dropped } = more;
+        let Self { sent, bypassed, repeated, recovered, send_failed, no_room, congestion_marked, dropped } = more;
         self.sent += sent;
+        self.bypassed += bypassed;
         self.repeated += repeated;
         self.recovered += recovered;
         self.send_failed += send_failed;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One host as a requester knows it: addresses, queue pair, sequence numbers, what came of them.
 
+use super::REQUEST_BYTES;
 use crate::soft::Error;
 use crate::soft::rtt::Rtt;
+use onlooker_wire::icrc::{Begun, ICRC_BYTES};
 use onlooker_wire::profile::{BLOCK_BYTES, DEFAULT_MAX_READ_BYTES, LARGEST_MAX_READ_BYTES};
-use onlooker_wire::{Envelope, Psn, Qpn};
+use onlooker_wire::{Aeth, Bth, Envelope, Psn, Qpn};
 use std::net::SocketAddr;
 
 /// Places of the window of sequence numbers per packet that may be in flight: so long is remembered what became of a number.
@@ -107,8 +109,8 @@ pub(super) struct Flow {
     pub(super) peer: SocketAddr,
     pub(super) config: FlowConfig,
     /// Around requests and around answers.
-    pub(super) outgoing: Envelope,
-    pub(super) incoming: Envelope,
+    pub(super) outgoing: Begun,
+    pub(super) incoming: Begun,
     /// Of this incarnation: kernel responders keep no connections and send it back.
     pub(super) qpn: Qpn,
     pub(super) next_psn: Psn,
@@ -134,14 +136,17 @@ impl Flow {
         generation: u32,
     ) -> Result<Self, Error> {
         let config = config.check()?;
-        let families = |_| Error::Family { local, peer };
+        let begun = |from, to, payload_bytes| {
+            let begun = Envelope::socket(from, to).and_then(|envelope| Begun::new(envelope, payload_bytes));
+            begun.map_err(|_| Error::Family { local, peer })
+        };
         let packets = (config.credit_bytes / BLOCK_BYTES) as usize;
         let places = (packets * PLACES_PER_PACKET).next_power_of_two();
         Ok(Self {
             peer,
             config,
-            outgoing: Envelope::socket(local, peer).map_err(families)?,
-            incoming: Envelope::socket(peer, local).map_err(families)?,
+            outgoing: begun(local, peer, REQUEST_BYTES)?,
+            incoming: begun(peer, local, Bth::BYTES + Aeth::BYTES + config.max_read_bytes as usize + ICRC_BYTES)?,
             qpn,
             next_psn: psn,
             window: vec![(psn, Place::Unused); places].into(),

@@ -50,7 +50,20 @@ pub struct Staged {
     pub to: SocketAddr,
     /// The UDP payload.
     pub bytes: [u8; REQUEST_BYTES],
+    /// Its place among the flows, which another host may have later.
+    pub flow: u32,
+    /// It was sent before, and not answered in time.
+    pub is_repeat: bool,
     packet: u32,
+}
+
+/// An answer that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// Whose it was, as in [`Staged::flow`].
+    pub flow: u32,
+    /// Its request went past the socket.
+    pub was_bypassed: bool,
 }
 
 /// State of all flows of one socket.
@@ -192,6 +205,12 @@ impl Exchange {
         self.flow(id).config.credit_bytes.min(MAX_READ_BYTES) / BLOCK_BYTES
     }
 
+    /// The address and port that datagrams come from.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
     /// What belonged to no flow.
     #[must_use]
     pub fn strays(&self) -> &Strays {
@@ -291,23 +310,26 @@ impl Exchange {
             let written = WirePacket::from(request).write_datagram(&flow.outgoing, &mut bytes);
             debug_assert_eq!(written, Ok(REQUEST_BYTES));
             self.packets[index].psn = psn;
-            self.staged.push(Staged { to: flow.peer, bytes, packet: index });
+            let is_repeat = packet.repeats > 0;
+            self.staged.push(Staged { to: flow.peer, bytes, flow: packet.flow, is_repeat, packet: index });
         }
         &self.staged
     }
 
-    /// So many from the front of what was staged were sent; the others go back into the queue.
+    /// So many from the front of what was staged were sent, by the socket or past it; the others go back into the queue.
     ///
     /// # Panics
     /// If fewer were staged.
-    pub fn sent(&mut self, count: usize, now_ns: u64) {
+    pub fn sent(&mut self, count: usize, is_bypassed: bool, now_ns: u64) {
         let (sent, unsent) = self.staged.split_at(count);
         for staged in sent {
             let packet = &mut self.packets[staged.packet];
             let flow = self.flows[packet.flow as usize].as_mut().expect("a flow outlives its packets");
             flow.counters.sent += 1;
             self.totals.sent += 1;
+            self.totals.bypassed += u64::from(is_bypassed);
             packet.state = State::Sent;
+            packet.is_bypassed = is_bypassed;
             packet.sent_ns = now_ns;
             packet.lost_ns = now_ns.saturating_add(flow.rtt.rto_ns(packet.repeats));
             self.wheel.arm(staged.packet, packet.lost_ns.min(self.readings[packet.reading].deadline_ns));
@@ -327,7 +349,7 @@ impl Exchange {
     /// If nothing was staged.
     pub fn send_failed(&mut self, now_ns: u64) {
         let flow = self.packets[self.staged[0].packet].flow;
-        self.sent(1, now_ns);
+        self.sent(1, false, now_ns);
         let flow = self.flows[flow as usize].as_mut().expect("a flow outlives its packets");
         flow.counters.send_failed += 1;
         self.totals.send_failed += 1;
@@ -335,7 +357,7 @@ impl Exchange {
 
     /// The system has no room for what was staged: all of it goes back into the queue.
     pub fn no_room(&mut self, now_ns: u64) {
-        self.sent(0, now_ns);
+        self.sent(0, false, now_ns);
         self.totals.no_room += 1;
     }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What comes in: whose it is, whether it is an answer that somebody waits for, and what it ends. Every datagram is counted exactly once.
 
-use super::Exchange;
 use super::flow::{Counters, Flow, Place};
 use super::tables::{Packet, State};
+use super::{Answered, Exchange};
 use onlooker_reader::{Completion, Memory, Outcome};
 use onlooker_wire::profile::BLOCK_BYTES;
 use onlooker_wire::tcp_read::Refusal;
@@ -14,7 +14,8 @@ use std::net::SocketAddr;
 type Answer<'a> = Result<&'a [u8], Refusal>;
 
 impl Exchange {
-    /// Takes a datagram in. `congested`: its IP header had a congestion mark.
+    /// Takes a datagram in. `congested`: its IP header had a congestion mark. Returns whose answer
+    /// to a request it was, if it was one.
     ///
     /// # Panics
     /// If a READ under way names blocks outside of `memory`.
@@ -26,18 +27,18 @@ impl Exchange {
         now_ns: u64,
         memory: &mut (impl Memory + ?Sized),
         completions: &mut Vec<Completion>,
-    ) {
+    ) -> Option<Answered> {
         let Ok((bth, _)) = Bth::parse(datagram) else {
             self.strays.malformed += 1;
             self.totals.dropped += 1;
-            return;
+            return None;
         };
         let index = self.by_qpn.get(&bth.destination.get()).copied();
         let flow = index.and_then(|index| self.flows[index as usize].as_mut());
         let Some(flow) = flow.filter(|flow| flow.peer.ip() == from.ip() && flow.peer.port() == from.port()) else {
             self.strays.foreign += 1;
             self.totals.dropped += 1;
-            return;
+            return None;
         };
         let accepted = match WirePacket::parse_datagram(&flow.incoming, datagram) {
             Ok(packet) => {
@@ -49,10 +50,15 @@ impl Exchange {
             Err(_) => Err(&mut flow.counters.malformed),
         };
         match accepted {
-            Ok((index, answer)) => self.take(index, answer, now_ns, memory, completions),
+            Ok((packet, answer)) => {
+                let Packet { flow, is_bypassed: was_bypassed, .. } = self.packets[packet];
+                self.take(packet, answer, now_ns, memory, completions);
+                Some(Answered { flow, was_bypassed })
+            }
             Err(counter) => {
                 *counter += 1;
                 self.totals.dropped += 1;
+                None
             }
         }
     }

@@ -21,6 +21,8 @@ pub(super) struct Packet {
     pub(super) blocks: u32,
     pub(super) state: State,
     pub(super) repeats: u8,
+    /// When it was sent, it went past the kernel's UDP.
+    pub(super) is_bypassed: bool,
     pub(super) psn: Psn,
     pub(super) sent_ns: u64,
     /// When it is given up as lost.
@@ -36,6 +38,7 @@ impl Packet {
         blocks: 0,
         state: State::Queued,
         repeats: 0,
+        is_bypassed: false,
         psn: Psn::wrapping(0),
         sent_ns: 0,
         lost_ns: 0,

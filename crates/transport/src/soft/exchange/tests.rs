@@ -175,7 +175,7 @@ impl World {
         }
         let count = if self.dice.percent(80) { staged.len() as u64 } else { self.dice.roll(staged.len() as u64 + 1) };
         let count = usize::try_from(count).unwrap();
-        self.exchange.sent(count, self.now_ns);
+        self.exchange.sent(count, false, self.now_ns);
         for request in &staged[..count] {
             let parsed = parse(request);
             assert!(parsed.length_bytes.is_multiple_of(1024) && parsed.length_bytes > 0);
@@ -365,7 +365,7 @@ fn a_removed_flow_loses_its_reads_and_keeps_its_credit_until_its_packets_are_los
     (world.reads, world.outcomes) = (vec![(0, read)], vec![None]);
     world.exchange.advance(world.now_ns, &mut world.completions);
     assert_eq!(world.exchange.stage().len(), 1);
-    world.exchange.sent(1, world.now_ns);
+    world.exchange.sent(1, false, world.now_ns);
     world.gone.sent = 1;
     world.exchange.remove_flow(world.flows[0], &mut world.completions);
     assert_eq!(world.completions, [Completion { id: 0, outcome: Outcome::Lost }]);
@@ -387,7 +387,7 @@ fn one_read(deadline_ns: u64) -> (Exchange, FlowId, ReadRequest) {
     let read = Read { id: 0, va: 0, rkey: RKEY, at: 0, blocks: 1, deadline_ns };
     assert_eq!(exchange.submit(flow, &[read]), 1);
     let request = parse(&exchange.stage()[0]);
-    exchange.sent(1, START_NS);
+    exchange.sent(1, false, START_NS);
     (exchange, flow, request)
 }
 
@@ -399,7 +399,7 @@ fn a_lost_request_is_repeated_with_another_number_and_its_late_answer_is_told_ap
     assert!((START_NS + RTO_INITIAL_NS..START_NS + RTO_INITIAL_NS + 2 * TICK_NS).contains(&at));
     exchange.advance(at, &mut completions);
     let second = parse(&exchange.stage()[0]);
-    exchange.sent(1, at);
+    exchange.sent(1, false, at);
     assert_eq!((second.psn, second.va), (first.psn.wrapping_add(1), first.va));
     let mut take = |request, now| {
         exchange.received(peer(0), &answer(peer(0), request), true, now, &mut memory, &mut completions);
@@ -427,7 +427,7 @@ fn repeats_come_further_and_further_apart() {
         if !exchange.stage().is_empty() {
             sent.push(at);
         }
-        exchange.sent(exchange.staged.len(), at);
+        exchange.sent(exchange.staged.len(), false, at);
     }
     let gaps: Vec<u64> = sent.windows(2).map(|pair| (pair[1] - pair[0]) / MS).collect();
     assert_eq!(gaps, [20, 40, 80, 160, 320, 640, 1000]);
@@ -451,7 +451,7 @@ fn a_path_that_is_slower_than_the_first_time_outs_is_learnt_from_answers_that_ar
         }
         exchange.advance(now_ns, &mut completions);
         on_their_way.extend(exchange.stage().iter().map(|staged| (now_ns + rtt_ns, parse(staged))));
-        exchange.sent(exchange.staged.len(), now_ns);
+        exchange.sent(exchange.staged.len(), false, now_ns);
         assert!(now_ns < START_NS + 2 * rtt_ns, "{:?}", exchange.counters(flow));
     }
     let counters = *exchange.counters(flow);
