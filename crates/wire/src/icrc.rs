@@ -18,8 +18,10 @@ pub const ICRC_BYTES: usize = 4;
 const SEED: u32 = !0xdebb_20e3;
 /// IPv6 and UDP headers.
 const LONGEST_ENVELOPE_BYTES: usize = 48;
-/// A READ request: what is masked in one go.
-const LONGEST_FRONT_BYTES: usize = 28;
+/// BTH and RETH, all that a READ request has.
+const REQUEST_BYTES: usize = 28;
+/// BTH and AETH, before the blocks of an answer.
+const ANSWER_FRONT_BYTES: usize = 16;
 /// Where the BTH has resv8a.
 const RESV8A: usize = 4;
 
@@ -52,9 +54,11 @@ pub fn begin(envelope: &Envelope, payload_bytes: usize) -> Result<Crc32, Error> 
 /// Appends the BTH and what follows it: `transport` starts at the BTH and ends before the ICRC, or before a payload whose
 /// CRC is known and is appended with [`Crc32::append`].
 pub fn cover(crc: &mut Crc32, transport: &[u8]) {
-    // As few and as whole pieces as can be: each costs some 10 ns before its first byte.
-    let (front, rest) = transport.split_at(transport.len().min(LONGEST_FRONT_BYTES));
-    let mut masked = [0; LONGEST_FRONT_BYTES];
+    // As few and as whole pieces as can be: each costs some 10 ns before its first byte, and blocks are summed fastest
+    // if nothing is before them.
+    let front_bytes = if transport.len() <= REQUEST_BYTES { transport.len() } else { ANSWER_FRONT_BYTES };
+    let (front, rest) = transport.split_at(front_bytes);
+    let mut masked = [0; REQUEST_BYTES];
     let masked = &mut masked[..front.len()];
     masked.copy_from_slice(front);
     if let Some(resv8a) = masked.get_mut(RESV8A) {

@@ -24,6 +24,7 @@ use onlooker_wire::profile::BLOCK_BYTES;
 use onlooker_wire::tcp_read::MAX_READ_BYTES;
 use onlooker_wire::{Packet as WirePacket, Psn, Qpn, ReadRequest};
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::net::SocketAddr;
 use tables::{Packet, Pool, Reading, State};
 
@@ -79,7 +80,7 @@ pub struct Exchange {
     random: u64,
     flows: Vec<Option<Flow>>,
     generation: u32,
-    by_qpn: HashMap<u32, u32>,
+    by_qpn: HashMap<u32, u32, BuildHasherDefault<Spread>>,
     packets: Pool<Packet>,
     readings: Pool<Reading>,
     /// To be sent, each packet at most once.
@@ -113,7 +114,7 @@ impl Exchange {
             random: seed,
             flows: Vec::new(),
             generation: 0,
-            by_qpn: HashMap::new(),
+            by_qpn: HashMap::default(),
             packets: Pool::new(size, Packet::NONE),
             readings: Pool::new(size, Reading::NONE),
             queue: VecDeque::with_capacity(size as usize),
@@ -486,6 +487,25 @@ impl Exchange {
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         u32::try_from((mixed ^ mixed >> 31) >> 40).expect("24 bits")
+    }
+}
+
+/// Hashes queue pair numbers: they are random and our own, so that nobody can make them collide.
+#[derive(Debug, Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32((*byte).into()));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        // The golden ratio (Knuth, TAOCP 6.4), since the map looks at the upper bits.
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 
