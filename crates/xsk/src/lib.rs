@@ -32,6 +32,8 @@ use steer::Steering;
 /// Frames to receive into, over all queues, and at least and at most of a queue.
 const FRAMES: u32 = 8192;
 const QUEUE_FRAMES: std::ops::RangeInclusive<u32> = 512..=4096;
+/// Queues of a device at most: what comes by others goes to the stack.
+const MAX_QUEUES: u32 = 63;
 /// Frames to send from.
 const SEND_FRAMES: u32 = 2048;
 
@@ -156,7 +158,7 @@ impl Port {
             device: device.name().to_owned(),
             source: std::io::Error::from(errno),
         };
-        let count = device.receive_queues();
+        let count = device.receive_queues().min(MAX_QUEUES);
         let size = (FRAMES / count).next_power_of_two().clamp(*QUEUE_FRAMES.start(), *QUEUE_FRAMES.end());
         let steering = Steering::attach(&device, own, count)?;
         let mut frames =

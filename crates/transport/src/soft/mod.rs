@@ -34,6 +34,8 @@ use std::time::Duration;
 
 /// Datagrams per system call.
 pub const MAX_BATCH: usize = 64;
+/// The socket, and as many queues of a device as are used.
+const MAX_DESCRIPTORS: usize = 64;
 /// Batches that one poll takes at most, so that fast hosts cannot hold the caller.
 const POLL_BATCHES: usize = 64;
 /// What the system had no room for is offered again after so long, ns. A descriptor tells when its buffer has room, and nothing tells when there is
@@ -286,8 +288,8 @@ impl Socket {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         };
-        let descriptors: Vec<_> = self.descriptors().collect();
-        let mut waiting: Vec<_> = descriptors.iter().map(|descriptor| PollFd::new(descriptor, PollFlags::IN)).collect();
+        let waiting = self.descriptors().map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
+        let mut waiting: ArrayVec<_, MAX_DESCRIPTORS> = waiting.collect();
         match poll(&mut waiting, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(Broken::System { operation: "poll", kind: io::Error::from(errno).kind() }),
