@@ -305,6 +305,10 @@ bench-forward-live: setup-bench
 bench-dashboard: setup-test
 	bench/bench-dashboard
 
+.PHONY: bench-hybrid
+bench-hybrid: setup-test
+	$(BENCH) hybrid
+
 .PHONY: bench-limit
 bench-limit: setup-test
 	$(BENCH) limit

@@ -189,7 +189,7 @@ pub(crate) fn run() -> Result<bool> {
     let (rounds, round_ns) = if is_quick() { (5, 200_000_000) } else { (15, 1_000_000_000) };
     let world = World::new()?;
     world.receive_on("ask", WATCHED_CORE)?;
-    let mut kernel = KernelResponder::load_unlimited(&world, Hook::Tc)?;
+    let mut kernel = KernelResponder::load_with(&world, Hook::Tc, &KernelResponder::unlimited())?;
     kernel.attach()?;
     pin(ASKING_CORE).context("pinning to the asking core")?;
     let mut results = Results::default();

@@ -11,6 +11,7 @@
 //! | `responder`, `collectors`, `kernel-cost` | what READs take in softirq |
 //! | `requester` | one soft requester thread beside its bare sockets |
 //! | `limit` | the same on a link, by UDP and by AF_XDP sockets |
+//! | `hybrid` | a reading thread that sleeps, polls, or does both by turns |
 //! | `torn` | torn reads |
 //! | `columns`, `derive` | what checking, decoding and copying a value costs a reader, and what its sums cost |
 //! | `processing`, `store` | what readings of real agents cost the controller, and its store |
@@ -31,6 +32,7 @@ mod columns;
 mod curves;
 mod derive;
 mod faults;
+mod hybrid;
 mod latency;
 mod limit;
 mod load;
@@ -69,6 +71,7 @@ fn run(words: &[&str]) -> anyhow::Result<bool> {
         ["collectors"] => softirq::collectors::run(),
         ["kernel-cost"] => softirq::kernel_cost::run(),
         ["requester"] => Ok(requester::run()),
+        ["hybrid"] => hybrid::run(),
         ["limit"] => limit::run(),
         ["sim"] => sim::run(),
         ["torn"] => Ok(torn::run()),

@@ -40,12 +40,13 @@ impl<'a> KernelResponder<'a> {
         Self::load_with(world, hook, &Config::new(PORT))
     }
 
-    /// The same, without budgets.
-    pub(crate) fn load_unlimited(world: &'a World, hook: Hook) -> Result<Self> {
-        Self::load_with(world, hook, &Config { source_rate: None, cpu_rate: None, ..Config::new(PORT) })
+    /// Without budgets.
+    pub(crate) fn unlimited() -> Config {
+        Config { source_rate: None, cpu_rate: None, ..Config::new(PORT) }
     }
 
-    fn load_with(world: &'a World, hook: Hook, config: &Config) -> Result<Self> {
+    /// The same, as configured.
+    pub(crate) fn load_with(world: &'a World, hook: Hook, config: &Config) -> Result<Self> {
         let pinned = Pinned::load(config, &home(world, &format!("bench-{hook}"))?)?;
         let memory = pinned.create_slab(0, BLOCKS)?.map(0, BLOCKS, true)?;
         for (index, word) in (0u64..).zip(memory.words()) {

@@ -90,6 +90,12 @@ impl World {
         written
     }
 
+    /// Longer packets between the asking and the watched namespace than Ethernet has.
+    pub(crate) fn raise_mtu(&self) -> Result<()> {
+        self.on_watched(|| run("ip", &["link", "set", WATCHED_DEVICE, "mtu", "9000"]))?;
+        run("ip", &["link", "set", "ask", "mtu", "9000"])
+    }
+
     pub(crate) fn watched(&self) -> BorrowedFd<'_> {
         self.watched.as_fd()
     }

@@ -22,7 +22,8 @@ use onlooker_targets::config::{Discovery, Entry, EntryError};
 use onlooker_targets::{Joining, Target};
 use serde::{Deserialize, Serialize};
 
-use crate::{engine, fleet};
+use crate::engine::{self, Waiting};
+use crate::fleet;
 
 /// Where the configuration is looked for when no path is given.
 pub const DEFAULT_PATH: &str = "/etc/onlooker/controller.toml";
@@ -166,6 +167,10 @@ pub struct Read {
     pub phases: ReadPhases,
     /// By which kernel responders are read.
     pub sockets: Sockets,
+    /// How the reading thread waits for answers.
+    pub wait: Wait,
+    /// What it may spend on polling for them, percent of a core.
+    pub poll_percent: u8,
     /// How long a bootstrap may take, and a reading at least.
     pub timeout: Span,
     /// Threads that decode what was read; 0: one for each four processors.
@@ -192,6 +197,18 @@ pub enum Sockets {
     Udp,
     /// AF_XDP sockets where they can be had, and UDP sockets elsewhere.
     AfXdp,
+}
+
+/// How the reading thread waits for answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Wait {
+    /// It sleeps.
+    Sleep,
+    /// It polls.
+    Poll,
+    /// It polls for hosts that have few READs.
+    Hybrid,
 }
 
 /// When hosts of one interval are read.
@@ -295,6 +312,8 @@ impl Default for Read {
             flow_control: FlowControl::Total,
             phases: ReadPhases::Spread,
             sockets: Sockets::Udp,
+            wait: Wait::Sleep,
+            poll_percent: engine::Config::default().poll_percent,
             timeout: Span::from_s(2),
             processing_threads: 0,
             skip: engine::Config::default().skip.to_vec(),
@@ -421,6 +440,12 @@ impl Config {
                 ReadPhases::Spread => Phases::Spread,
                 ReadPhases::Together => Phases::Together,
             },
+            waiting: match self.read.wait {
+                Wait::Sleep => Waiting::Sleep,
+                Wait::Poll => Waiting::Poll,
+                Wait::Hybrid => Waiting::Hybrid,
+            },
+            poll_percent: self.read.poll_percent,
             af_xdp: self.read.sockets == Sockets::AfXdp,
             timeout: self.read.timeout.as_duration(),
             skip: self.read.skip.clone().into(),

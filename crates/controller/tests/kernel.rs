@@ -25,8 +25,10 @@ fn hosts_are_read_in_softirq_while_their_agents_die() {
     let (one, two) = (Namespace::new(), Namespace::new());
     let (mut first, second) = (Agent::start_kernel(&one, ""), Agent::start_kernel(&two, ""));
     let every = "interval = \"10ms\"\n";
-    let controller =
-        Controller::start("", &[first.target("one"), every.into(), second.target("two"), every.into()].concat());
+    // It polls for answers, and must not for those that do not come.
+    let hybrid = "[read]\nwait = \"hybrid\"\n";
+    let targets = [first.target("one"), every.into(), second.target("two"), every.into()].concat();
+    let controller = Controller::start("", &[hybrid, &targets].concat());
     for name in ["one", "two"] {
         until("readings", || host(&controller, name)["cycles"].as_u64().filter(|cycles| *cycles > 50));
         assert_eq!(host(&controller, name)["via"], "kernel");

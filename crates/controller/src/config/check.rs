@@ -63,6 +63,9 @@ impl Config {
         if self.read.processing_threads > MAX_PROCESSING_THREADS {
             return refuse("[read] processing_threads", &format!("must be at most {MAX_PROCESSING_THREADS}"));
         }
+        if !(1..=100).contains(&self.read.poll_percent) {
+            return refuse("[read] poll_percent", "must be 1 to 100");
+        }
         if self.read.window == 0 {
             return refuse("[read] window", "must be at least 1");
         }

@@ -40,6 +40,8 @@ pub(super) struct Host<P> {
     /// Over the host's device, to be used from the next reading on.
     better: Option<Link<P>>,
     cycle: Option<Cycle>,
+    /// READs that its last reading took.
+    reads: u32,
     /// Its readings that the processor has not finished.
     pub(super) share: Share,
     /// The connector has it.
@@ -73,6 +75,7 @@ impl<P: Copy> Host<P> {
             link: None,
             better: None,
             cycle: None,
+            reads: 0,
             share: Share::default(),
             asked: true,
             failures: 0,

@@ -22,6 +22,7 @@ mod names;
 mod opening;
 mod orders;
 mod outside;
+mod polling;
 mod rim;
 mod running;
 mod sockets;
@@ -48,6 +49,7 @@ use orders::Order;
 use outside::{Carry as _, Connect, Gone, PlaceOf};
 
 pub use orders::Orders;
+pub use polling::{MANY_READS, Polling, UnderWay, Waiting};
 pub use running::Running;
 
 /// READs taken from a session at once.
@@ -107,6 +109,10 @@ pub struct Config {
     pub skip: Arc<[String]>,
     /// Soft requesters go past the kernel's UDP, by AF_XDP, where they can.
     pub af_xdp: bool,
+    /// How its thread waits for answers.
+    pub waiting: Waiting,
+    /// What it may spend on polling for them, percent of a core.
+    pub poll_percent: u8,
     /// Is told what an operator wants to know.
     pub say: Say,
 }
@@ -126,6 +132,8 @@ impl Default for Config {
             // A row for each connection, each a track in the store: what ports have of them is what is kept.
             skip: ["tcp_connections".to_owned()].into(),
             af_xdp: false,
+            waiting: Waiting::Sleep,
+            poll_percent: 25,
             say: Arc::new(|_| ()),
         }
     }
@@ -185,6 +193,7 @@ struct Engine<N: Connect> {
     in_flight: InFlight,
     /// Somebody waits for credit, or for room on its way, which may come with nothing else.
     is_short: bool,
+    polling: Polling,
     /// Whose clock is asked for.
     clocks: clock::Turn,
     /// What soft requesters' sockets had counted when the network last had its say.
@@ -226,6 +235,7 @@ impl<N: Connect> Engine<N> {
             overdue_ns: 0,
             in_flight: InFlight::default(),
             is_short: false,
+            polling: Polling::new(config.waiting, config.poll_percent),
             clocks: clock::Turn::default(),
             heeded: Totals::default(),
             pressure,
@@ -259,7 +269,23 @@ impl<N: Connect> Engine<N> {
         let now_ns = clock();
         let moved = self.take_completions(now_ns) || asked;
         self.give_credits(now_ns);
-        if moved || has_more { Next::Again } else { Next::Sleep { until_ns: self.wake_ns(now_ns) } }
+        if moved || has_more {
+            return Next::Again;
+        }
+        let until_ns = self.wake_ns(now_ns);
+        let under_way = self.under_way(now_ns);
+        if self.polling.again(under_way, now_ns) { Next::Again } else { Next::Sleep { until_ns } }
+    }
+
+    /// What may come soon: hosts that have been silent for a while are not waited for.
+    fn under_way(&self, now_ns: u64) -> UnderWay {
+        let hosts = self.active.iter().filter_map(|index| self.hosts[index].as_ref());
+        let of = |host: &Host<_>| match self.in_flight.of(host.flow) > self.in_flight.stalled(host.flow, now_ns) {
+            false => UnderWay::Nothing,
+            true if host.reads_a_cycle() < MANY_READS => UnderWay::OfFew,
+            true => UnderWay::OfMany,
+        };
+        hosts.map(of).max().unwrap_or(UnderWay::Nothing)
     }
 
     /// Hosts are told to end our queue pairs; the connector's end waits for that, not for long.

@@ -30,6 +30,8 @@ pub(super) struct Cycle {
     deadline_ns: u64,
     /// When the session was last asked what it wants.
     asked_ns: u64,
+    /// READs that were submitted.
+    reads: u32,
     failed: Option<Failure>,
 }
 
@@ -71,7 +73,7 @@ impl<P: Copy> Host<P> {
         let timeout_ns = u64::try_from(timeout.max(self.target.interval).as_nanos()).unwrap_or(u64::MAX);
         let deadline_ns = now_ns.saturating_add(timeout_ns);
         link.session.begin(now_ns, deadline_ns);
-        self.cycle = Some(Cycle { due, began_ns: now_ns, deadline_ns, asked_ns: now_ns, failed: None });
+        self.cycle = Some(Cycle { due, began_ns: now_ns, deadline_ns, asked_ns: now_ns, reads: 0, failed: None });
         true
     }
 
@@ -112,6 +114,7 @@ impl<P: Copy> Host<P> {
             reads[..count].iter().for_each(|read| in_flight.begin(self.flow, bytes_of(read.blocks), credit, now_ns));
         }
         link.session.submitted(count);
+        cycle.reads += u32::try_from(count).unwrap_or(u32::MAX);
         let has_waited_in_vain = now_ns >= cycle.deadline_ns && in_flight.of(self.flow) == 0;
         if has_waited_in_vain {
             // A queue pair has no room while what was given up is not done, which may be for ever.
@@ -250,6 +253,7 @@ impl<P: Copy> Host<P> {
     /// The reading that has just ended well, in `frames`; the cycle is over.
     pub(in crate::engine) fn reading(&mut self, now_ns: u64, repeated: u64, mut frames: Frames) -> Option<Reading> {
         let cycle = self.cycle.take()?;
+        self.reads = cycle.reads;
         let link = self.link.as_mut()?;
         link.session.take(&mut frames);
         let is_time = now_ns.saturating_sub(link.counted_ns) >= COUNTERS_INTERVAL_NS;
@@ -267,6 +271,11 @@ impl<P: Copy> Host<P> {
             counters,
             relation: link.told.relation,
         })
+    }
+
+    /// READs that a reading takes: as many as the last one, or as there were by now.
+    pub(in crate::engine) fn reads_a_cycle(&self) -> u32 {
+        self.cycle.as_ref().map_or(0, |cycle| cycle.reads).max(self.reads)
     }
 
     /// When it has something to do even if nothing arrives: what its session wants next, or the end of its patience.
