@@ -317,6 +317,10 @@ bench-limit: setup-test
 bench-farm: setup-test
 	bench/bench-farm
 
+.PHONY: bench-bad-hosts
+bench-bad-hosts: setup-test
+	bench/bench-bad-hosts
+
 .PHONY: bench-checks
 bench-checks: setup-test
 	bench/bench-checks

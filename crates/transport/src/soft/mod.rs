@@ -264,7 +264,7 @@ impl Socket {
         let received = self.receive(memory, now_ns, completions);
         if let Some(bypass) = &mut self.bypass {
             let exchange = &mut self.exchange;
-            bypass.receive(|from, datagram, is_congested| {
+            bypass.receive(now_ns, |from, datagram, is_congested| {
                 exchange.received(from, datagram, is_congested, now_ns, memory, completions)
             });
         }
@@ -348,7 +348,7 @@ impl Socket {
             let staged = self.exchange.stage();
             let Some(first) = staged.first() else { break };
             let bypass = &mut self.bypass;
-            let mut carries = |staged: &Staged| bypass.as_mut().is_some_and(|bypass| bypass.carries(staged));
+            let mut carries = |staged: &Staged| bypass.as_mut().is_some_and(|bypass| bypass.carries(staged, now_ns));
             let is_carried = carries(first);
             // What goes one way is sent together; the others wait for the next turn.
             let count = staged.iter().position(|staged| carries(staged) != is_carried).unwrap_or(staged.len());

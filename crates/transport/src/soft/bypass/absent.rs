@@ -18,11 +18,11 @@ impl Bypass {
         std::iter::empty()
     }
 
-    pub(in crate::soft) fn receive(&mut self, _: impl FnMut(SocketAddr, &[u8], bool) -> Option<Answered>) {
+    pub(in crate::soft) fn receive(&mut self, _: u64, _: impl FnMut(SocketAddr, &[u8], bool) -> Option<Answered>) {
         match *self {}
     }
 
-    pub(in crate::soft) fn carries(&mut self, _: &Staged) -> bool {
+    pub(in crate::soft) fn carries(&mut self, _: &Staged, _: u64) -> bool {
         match *self {}
     }
 

@@ -11,9 +11,11 @@ use crate::soft::exchange::{Answered, REQUEST_BYTES, Staged};
 
 /// Datagrams that one poll takes at most.
 const MAX_RECEIVED: u32 = 4096;
-/// Ways of a flow that may lead nowhere, one after the other. Something between here and there takes what the kernel
-/// sends, and not what we do: the flow stays with the socket.
-const MAX_FAILURES: u8 = 3;
+/// Ways of a flow that may lead nowhere, one after the other. Then something between here and there seems to take what the
+/// kernel sends, and not what we do: the flow stays with the socket for a while, twice as long each time.
+const MAX_FAILURES: u32 = 3;
+const FIRST_PAUSE_NS: u64 = 1_000_000_000;
+const MAX_DOUBLINGS: u32 = 6;
 
 /// One device's queues.
 #[derive(Debug)]
@@ -27,9 +29,22 @@ pub struct Bypass {
 struct Flow {
     way: Option<Way>,
     /// Ways in a row by which no request was answered.
-    failures: u8,
+    failures: u32,
     /// By the present way one was.
     is_proven: bool,
+    /// When the next one may be tried.
+    not_before_ns: u64,
+}
+
+impl Flow {
+    /// A request was not answered in time.
+    fn lose(&mut self, now_ns: u64) {
+        self.way = None;
+        self.failures = if self.is_proven { 0 } else { self.failures.saturating_add(1) };
+        if let Some(more) = self.failures.checked_sub(MAX_FAILURES) {
+            self.not_before_ns = now_ns.saturating_add(FIRST_PAUSE_NS << more.min(MAX_DOUBLINGS));
+        }
+    }
 }
 
 impl Bypass {
@@ -43,7 +58,11 @@ impl Bypass {
 
     /// Gives `take` what came: who sent it, what it is, whether it has a congestion mark. It returns whose answer that
     /// was.
-    pub(in crate::soft) fn receive(&mut self, mut take: impl FnMut(SocketAddr, &[u8], bool) -> Option<Answered>) {
+    pub(in crate::soft) fn receive(
+        &mut self,
+        now_ns: u64,
+        mut take: impl FnMut(SocketAddr, &[u8], bool) -> Option<Answered>,
+    ) {
         let flows = &mut self.flows;
         self.port.receive(MAX_RECEIVED, |arrived| {
             let answered = take(arrived.from, arrived.payload, arrived.is_congested);
@@ -59,7 +78,7 @@ impl Bypass {
             }
             match &flow.way {
                 Some(way) if arrived.is_from(way) => flow.is_proven |= was_bypassed,
-                _ if flow.failures < MAX_FAILURES => {
+                _ if now_ns >= flow.not_before_ns => {
                     flow.way = Some(Way::back(arrived, REQUEST_BYTES));
                     flow.is_proven = false;
                 }
@@ -70,7 +89,7 @@ impl Bypass {
 
     /// Whether a request goes here. One that was not answered in time goes by the socket, and so do all after it, until
     /// the next answer: the way may have changed.
-    pub(in crate::soft) fn carries(&mut self, staged: &Staged) -> bool {
+    pub(in crate::soft) fn carries(&mut self, staged: &Staged, now_ns: u64) -> bool {
         let Some(flow) = self.flows.get_mut(staged.flow as usize) else { return false };
         let Some(way) = flow.way else { return false };
         if way.peer() != staged.to {
@@ -78,8 +97,7 @@ impl Bypass {
             return false;
         }
         if staged.is_repeat {
-            flow.failures = if flow.is_proven { 0 } else { flow.failures + 1 };
-            flow.way = None;
+            flow.lose(now_ns);
         }
         !staged.is_repeat
     }
