@@ -10,6 +10,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+# [read] timeout, by default.
+READING_MS = 2000
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -55,13 +57,13 @@ class Look:
         """How many of a host's due times since an earlier look are neither readings nor gaps, as far as the looks let it be known; with both numbers.
 
         Due times are a grid of the interval, so that how many there were follows from the time alone. Those that have passed while the host waits for its next reading are
-        counted when that begins: as many as its last one is intervals old.
+        counted when that begins: as many as its last one is intervals old. One that was never read may be in a reading, which nobody answers.
         """
         then, now = before.hosts[name], self.hosts[name]
         cycles = now["cycles"] - then["cycles"]
         gaps = {reason: count - then["gaps"].get(reason, 0) for reason, count in now["gaps"].items()}
         due = (self.steady_ms - before.steady_ms) / interval_ms
-        waiting = sum((host["age_ms"] or 0) // interval_ms for host in (then, now))
+        waiting = sum((READING_MS if host["age_ms"] is None else host["age_ms"]) // interval_ms for host in (then, now))
         slack = 2 + waiting + (before.slack_ms + self.slack_ms) / interval_ms
         off = abs(cycles + sum(gaps.values()) - due)
         return (round(off) if off > slack else 0), cycles, gaps, slack
