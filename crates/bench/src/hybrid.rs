@@ -2,10 +2,10 @@
 //! `make bench-hybrid`: what it costs the reading thread to sleep, to poll, or to do both by turns, and what that does
 //! for readings.
 //!
-//! 128 hosts, evenly spread over the interval, each read by so many READs of 4 KiB; one kernel responder answers for all of
-//! them over a veth pair whose packets are received on the other core. The thread waits as the controller's does, by the
-//! controller's own [`Polling`], with all of a core as budget. Cost is its CPU time; a reading takes from when it was due
-//! until all its READs are answered. Rounds go round the three ways of waiting.
+//! 128 hosts, evenly spread over the interval, each read by so many READs of 4 KiB; one kernel responder answers for
+//! all of them over a veth pair whose packets are received on the other core. The thread waits as the controller's
+//! does, by the controller's own [`Polling`], with all of a core as budget. Cost is its CPU time; a reading takes from
+//! when it was due until all its READs are answered. Rounds go round the three ways of waiting.
 
 use std::net::UdpSocket;
 use std::time::Duration;

@@ -3,10 +3,10 @@
 //! receives by the same kind of socket; then 1,000 hosts x 128 KiB.
 //!
 //! All ask the same kernel responder over the same veth pair, with the same number in flight. The bare loop sends
-//! prepared requests and looks at no byte of the answers; it takes them out of the kernel's memory, as recvmmsg does. Rounds go round all of them. What counts is blocks per CPU
-//! second of the asking thread: its system calls, and none of the softirqs in which packets are answered and received,
-//! which run on the other core, as a card's interrupts would (see [`crate::world`]). The rate by the clock is the other
-//! core's limit, and is printed beside it.
+//! prepared requests and looks at no byte of the answers; it takes them out of the kernel's memory, as recvmmsg does.
+//! Rounds go round all of them. What counts is blocks per CPU second of the asking thread: its system calls, and none
+//! of the softirqs in which packets are answered and received, which run on the other core, as a card's interrupts
+//! would (see [`crate::world`]). The rate by the clock is the other core's limit, and is printed beside it.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Datagrams past the kernel's UDP: AF_XDP sockets on every queue of a device, for one address and UDP port.
 //!
-//! A [`Port`] receives what a small BPF program (`bpf/steer.bpf.c`) takes out of the device's frames before the stack sees them,
-//! and sends frames that it writes itself. It has no tables of routes or neighbours: a [`Way`] to a peer is learnt from
-//! a datagram of this peer. Who has none yet sends by an ordinary socket on the same port.
+//! A [`Port`] receives what a small BPF program (`bpf/steer.bpf.c`) takes out of the device's frames before the stack
+//! sees them, and sends frames that it writes itself. It has no tables of routes or neighbours: a [`Way`] to a peer is
+//! learnt from a datagram of this peer. Who has none yet sends by an ordinary socket on the same port.
 //!
-//! Invariants: a frame is in one place, a ring, the kernel, or the list of free ones; whatever comes from the network or
-//! stands in a ring makes none of this panic or touch other memory; the program goes with its [`Port`].
-//! Needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF; Linux 6.1.
+//! Invariants: a frame is in one place, a ring, the kernel, or the list of free ones; whatever comes from the network
+//! or stands in a ring makes none of this panic or touch other memory; the program goes with its [`Port`]. Needs
+//! CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF; Linux 6.1.
 #![deny(unsafe_code)]
 
 mod frame;
@@ -100,8 +100,8 @@ pub enum Error {
     },
 }
 
-/// The Ethernet devices of this machine: whether an AF_XDP [`Port`] may be opened on each, as its place for an XDP program
-/// is free. Changes nothing.
+/// The Ethernet devices of this machine: whether an AF_XDP [`Port`] may be opened on each, as its place for an XDP
+/// program is free. Changes nothing.
 ///
 /// # Errors
 /// This kernel has no AF_XDP, or this process may not use it.

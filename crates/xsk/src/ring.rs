@@ -43,7 +43,8 @@ impl<T: Copy> Ring<T> {
             )?
         };
         let map = NonNull::new(map.cast::<u8>()).ok_or(rustix::io::Errno::FAULT)?;
-        // SAFETY: the kernel's offsets lie within what it maps for a ring of this size, and are aligned for their types.
+        // SAFETY: the kernel's offsets lie within what it maps for a ring of this size, and are aligned for their
+        // types.
         unsafe {
             Ok(Self {
                 map,

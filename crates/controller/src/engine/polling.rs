@@ -2,9 +2,9 @@
 //! Whether the engine's thread, with nothing to do until an answer comes, looks for it again at once, or sleeps.
 //!
 //! To sleep and to be woken costs microseconds and makes the answer late by as many; to look costs all the time until
-//! it comes. The published system has a thread for each, and gives hosts with fewer than 32 READs a cycle to the one that
-//! polls (PAPERS, B3). Here one thread does both by turns: it polls while such a host has READs under way, and sleeps
-//! while only others have. So there is one total of what is in flight, and nothing is shared between threads.
+//! it comes. The published system has a thread for each, and gives hosts with fewer than 32 READs a cycle to the one
+//! that polls (PAPERS, B3). Here one thread does both by turns: it polls while such a host has READs under way, and
+//! sleeps while only others have. So there is one total of what is in flight, and nothing is shared between threads.
 
 /// How the engine's thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use crate::soft::exchange::{Answered, REQUEST_BYTES, Staged};
 
 /// Datagrams that one poll takes at most.
 const MAX_RECEIVED: u32 = 4096;
-/// Ways of a flow that may lead nowhere, one after the other. Then something between here and there seems to take what the
-/// kernel sends, and not what we do: the flow stays with the socket for a while, twice as long each time.
+/// Ways of a flow that may lead nowhere, one after the other. Then something between here and there seems to take what
+/// the kernel sends, and not what we do: the flow stays with the socket for a while, twice as long each time.
 const MAX_FAILURES: u32 = 3;
 const FIRST_PAUSE_NS: u64 = 1_000_000_000;
 const MAX_DOUBLINGS: u32 = 6;
