@@ -225,6 +225,10 @@ impl Port {
 
     /// Sends what was pushed. False: something is left, to be sent by a later call.
     pub fn flush(&mut self) -> bool {
-        self.queues.iter_mut().filter_map(|queue| (!queue.flush()).then_some(())).count() == 0
+        let mut is_all = true;
+        for queue in &mut self.queues {
+            is_all &= queue.flush();
+        }
+        is_all
     }
 }

@@ -14,7 +14,7 @@ use rustix::net::{
 
 use crate::frame::{Arrived, Way};
 use crate::memory::Frames;
-use crate::ring::{Consumer, Producer};
+use crate::ring::{Consumer, Producer, Ring};
 
 /// What a step of making a socket is called, and why it failed.
 pub(crate) type Failed = (&'static str, Errno);
@@ -56,10 +56,10 @@ impl Queue {
         let offsets = sockopt::xdp_mmap_offsets(&socket).map_err(failed("finding the rings"))?;
         let mapping = failed("mapping a ring");
         let fd = socket.as_fd();
-        let empty = Producer::map(fd, XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, size).map_err(mapping)?;
-        let came = Consumer::map(fd, XDP_PGOFF_RX_RING, &offsets.rx, size).map_err(mapping)?;
-        let to_send = Producer::map(fd, XDP_PGOFF_TX_RING, &offsets.tx, size).map_err(mapping)?;
-        let sent = Consumer::map(fd, XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, size).map_err(mapping)?;
+        let empty = Producer::new(Ring::map(fd, XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, size).map_err(mapping)?);
+        let came = Consumer::new(Ring::map(fd, XDP_PGOFF_RX_RING, &offsets.rx, size).map_err(mapping)?);
+        let to_send = Producer::new(Ring::map(fd, XDP_PGOFF_TX_RING, &offsets.tx, size).map_err(mapping)?);
+        let sent = Consumer::new(Ring::map(fd, XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, size).map_err(mapping)?);
         // Without a wish for it the kernel takes zero copy where the driver has it.
         let address = |flags| SocketAddrXdp::new(flags, device, number);
         match first {
@@ -117,10 +117,11 @@ impl Queue {
 
     /// Takes back the frames that were sent.
     fn reclaim(&mut self, frames: &mut Frames) {
-        for _ in 0..self.sent.available() {
-            frames.give_back(self.sent.read());
+        let count = self.sent.available();
+        if count > 0 {
+            (0..count).for_each(|_| frames.give_back(self.sent.read()));
+            self.sent.release();
         }
-        self.sent.release();
     }
 
     /// Puts a datagram behind the others. False: there is no room.

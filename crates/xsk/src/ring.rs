@@ -12,7 +12,7 @@ use rustix::net::xdp::{XdpRingFlags, XdpRingOffset};
 
 /// A mapped ring. Counters run freely and wrap; the mask makes places of them.
 #[derive(Debug)]
-struct Ring<T> {
+pub(crate) struct Ring<T> {
     map: NonNull<u8>,
     map_bytes: usize,
     produced: NonNull<AtomicU32>,
@@ -25,7 +25,12 @@ struct Ring<T> {
 
 impl<T: Copy> Ring<T> {
     /// Of `size` entries, a power of two, as the socket was told before.
-    fn map(socket: BorrowedFd<'_>, page: u64, offsets: &XdpRingOffset, size: u32) -> rustix::io::Result<Self> {
+    pub(crate) fn map(
+        socket: BorrowedFd<'_>,
+        page: u64,
+        offsets: &XdpRingOffset,
+        size: u32,
+    ) -> rustix::io::Result<Self> {
         let flags = offsets.flags.ok_or(rustix::io::Errno::OPNOTSUPP)?;
         let at = |offset: u64| usize::try_from(offset).map_err(|_| rustix::io::Errno::OVERFLOW);
         let (produced, consumed, flags, entries) =
@@ -96,13 +101,8 @@ pub(crate) struct Producer<T> {
 }
 
 impl<T: Copy> Producer<T> {
-    pub(crate) fn map(
-        socket: BorrowedFd<'_>,
-        page: u64,
-        offsets: &XdpRingOffset,
-        size: u32,
-    ) -> rustix::io::Result<Self> {
-        Ok(Self { ring: Ring::map(socket, page, offsets, size)?, next: 0 })
+    pub(crate) fn new(ring: Ring<T>) -> Self {
+        Self { ring, next: 0 }
     }
 
     /// Entries that the kernel has not taken.
@@ -143,13 +143,8 @@ pub(crate) struct Consumer<T> {
 }
 
 impl<T: Copy> Consumer<T> {
-    pub(crate) fn map(
-        socket: BorrowedFd<'_>,
-        page: u64,
-        offsets: &XdpRingOffset,
-        size: u32,
-    ) -> rustix::io::Result<Self> {
-        Ok(Self { ring: Ring::map(socket, page, offsets, size)?, next: 0 })
+    pub(crate) fn new(ring: Ring<T>) -> Self {
+        Self { ring, next: 0 }
     }
 
     /// Entries that can be taken.

@@ -279,6 +279,9 @@ impl<N: Connect> Engine<N> {
 
     /// What may come soon: hosts that have been silent for a while are not waited for.
     fn under_way(&self, now_ns: u64) -> UnderWay {
+        if self.config.waiting == Waiting::Sleep {
+            return UnderWay::Nothing;
+        }
         let hosts = self.active.iter().filter_map(|index| self.hosts[index].as_ref());
         let of = |host: &Host<_>| match self.in_flight.of(host.flow) > self.in_flight.stalled(host.flow, now_ns) {
             false => UnderWay::Nothing,
