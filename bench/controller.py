@@ -3,6 +3,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,6 +14,9 @@ import urllib.request
 # [read] timeout, by default.
 READING_MS = 2000
 TICK = os.sysconf("SC_CLK_TCK")
+
+# A bench that is ended ends its controller.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
 def get(address, path, **query):

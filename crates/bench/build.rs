@@ -6,6 +6,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 const SOURCES: &[&str] = &[
+    "bpf/steer.bpf.c",
     "bpf/stopwatch.bpf.c",
     "bpf/truth.bpf.c",
     "bpf/waits_by_hash.bpf.c",

@@ -50,7 +50,8 @@ impl Load {
         }
     }
 
-    pub(crate) fn start(self, world: &World, flood: &Flood) -> Result<Vec<Running>> {
+    /// Floods come by the device that has the address `at`.
+    pub(crate) fn start(self, world: &World, flood: &Flood, at: &str) -> Result<Vec<Running>> {
         let (hogs, floods) = match self {
             Load::Idle => (0, false),
             Load::Hogs(count) => (count, false),
@@ -61,7 +62,7 @@ impl Load {
             running.push(start(&mut itself(&["hog"])?, WATCHED_CORE, Some(world.watched()))?);
         }
         if floods {
-            running.push(flood.start(flood.per_second)?);
+            running.push(flood.start(at, flood.per_second)?);
         }
         Ok(running)
     }
@@ -77,13 +78,13 @@ pub(crate) struct Flood {
 impl Flood {
     /// Looks for the least rate that wakes ksoftirqd, 0.4 s for each try.
     pub(crate) fn calibrate(world: &World) -> Result<Self> {
-        let sink = world.on_watched(|| Ok(UdpSocket::bind((WATCHED, 0))?))?;
+        let sink = world.on_watched(|| Ok(UdpSocket::bind(("0.0.0.0", 0))?))?;
         filter(&sink)?;
         let (mut low, mut high) = FLOOD_RATES;
         let mut flood = Self { sink, per_second: high };
         for _ in 0..HALVINGS {
             let per_second = u32::midpoint(low, high);
-            let _flooding = flood.start(per_second)?;
+            let _flooding = flood.start(WATCHED, per_second)?;
             sleep_ns(100_000_000);
             let meter = Ksoftirqd::now()?;
             sleep_ns(300_000_000);
@@ -100,8 +101,8 @@ impl Flood {
         self.per_second
     }
 
-    fn start(&self, per_second: u32) -> Result<Running> {
-        let target = self.sink.local_addr()?.to_string();
+    fn start(&self, at: &str, per_second: u32) -> Result<Running> {
+        let target = format!("{at}:{}", self.sink.local_addr()?.port());
         start(&mut itself(&["flood", &target, &per_second.to_string()])?, ASKING_CORE, None)
     }
 }

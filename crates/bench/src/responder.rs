@@ -73,6 +73,14 @@ impl<'a> KernelResponder<'a> {
         Ok(())
     }
 
+    /// To a further device of the watched namespace, for as long as what is loaded; for READs from `source`.
+    pub(crate) fn attach_also(&self, device: &str, source: &str) -> Result<()> {
+        self.pinned.allow(Prefix::host(source.parse()?))?;
+        let (pinned, hook) = (&self.pinned, self.hook);
+        self.world.on_watched(|| Ok(pinned.attach(&Device::named(device)?, hook)?))?;
+        Ok(())
+    }
+
     pub(crate) fn detach(&mut self) -> Result<()> {
         let Some(attachment) = self.attachment.take() else { return Ok(()) };
         let pinned = &self.pinned;

@@ -96,6 +96,11 @@ impl World {
         run("ip", &["link", "set", "ask", "mtu", "9000"])
     }
 
+    /// The watched namespace, for further devices.
+    pub(crate) fn network(&self) -> &Network {
+        &self.watched
+    }
+
     pub(crate) fn watched(&self) -> BorrowedFd<'_> {
         self.watched.as_fd()
     }
@@ -115,7 +120,7 @@ impl World {
     }
 }
 
-fn bring_up(device: &str, address: Option<&str>, mac: Option<[u8; 6]>) -> Result<()> {
+pub(crate) fn bring_up(device: &str, address: Option<&str>, mac: Option<[u8; 6]>) -> Result<()> {
     // Router solicitations and the like would be packets that nobody asked for.
     let ipv6 = format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6");
     if fs::exists(&ipv6)? {
@@ -132,7 +137,7 @@ fn bring_up(device: &str, address: Option<&str>, mac: Option<[u8; 6]>) -> Result
 }
 
 /// Runs a command in the caller's namespaces.
-fn run(command: &str, arguments: &[&str]) -> Result<()> {
+pub(crate) fn run(command: &str, arguments: &[&str]) -> Result<()> {
     let output = Command::new(command).args(arguments).output().with_context(|| format!("starting {command}"))?;
     let error = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{command} {}: {error}", arguments.join(" "));

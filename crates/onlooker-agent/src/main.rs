@@ -20,6 +20,7 @@ use onlooker_agent_lib::prefix::Prefix;
 use onlooker_agent_lib::renewal::{self, RenewalError};
 use onlooker_agent_lib::system;
 use onlooker_join::JoinError;
+use onlooker_lane::LaneError;
 use onlooker_local::listen::{AGENT, ListenError};
 
 /// Lets readers observe this host's memory: registers regions, keeps their directory, then sleeps.
@@ -71,6 +72,8 @@ enum Command {
         #[command(subcommand)]
         action: Collectors,
     },
+    /// Give READs a way of their own through a host that packets flood: a receive queue and a real-time thread (docs/responder.md)
+    Lane(onlooker_lane::Options),
     /// Let a controller watch this host: configuration, unit, start, registration; run it again to do the remaining steps
     Join(Box<onlooker_join::Options>),
     /// Remove what a stopped or killed agent left behind: the kernel responder with all its regions, and a stale socket
@@ -108,6 +111,8 @@ enum Failure {
     Purge(#[from] KernelError),
     #[error(transparent)]
     Join(#[from] JoinError),
+    #[error(transparent)]
+    Lane(#[from] LaneError),
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
 }
@@ -120,6 +125,7 @@ fn main() -> ExitCode {
             system::log(&failure.to_string());
             match failure {
                 Failure::Join(error) if error.is_usage() => ExitCode::from(2),
+                Failure::Lane(error) if error.is_usage() => ExitCode::from(2),
                 Failure::Config(_) | Failure::Agent(AgentError::Config(_)) => ExitCode::from(2),
                 _ => ExitCode::from(1),
             }
@@ -170,6 +176,10 @@ fn act(arguments: &Arguments) -> Result<(), Failure> {
             load(&config.kernel, json, wanted(replace, collect, connections, short_lived))
         }
         Command::Collectors { action: Collectors::Check { files } } => check_collectors(&config.kernel, &files),
+        Command::Lane(options) => {
+            let mut line = |text: &str| writeln!(io::stdout().lock(), "{text}");
+            Ok(onlooker_lane::run(&options, config.kernel.port, &mut line)?)
+        }
         Command::Purge => purge(&config),
         // Above: it has a configuration only when it is done.
         Command::Join(_) => Ok(()),

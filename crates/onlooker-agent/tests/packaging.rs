@@ -109,3 +109,17 @@ fn systemd_accepts(drop_in: Option<String>) {
         security.args(["security", "--offline=true", "--threshold=22", "--no-pager"]).arg(&path).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
+
+#[test]
+fn systemd_accepts_the_lanes_unit() {
+    let copy = tempfile::tempdir().unwrap();
+    let path = copy.path().join("onlooker-lane@eth0.service");
+    let text = fs::read_to_string(unit_path().with_file_name("onlooker-lane@.service")).unwrap();
+    fs::write(&path, text.replace("/usr/bin/onlooker-agent", env!("CARGO_BIN_EXE_onlooker-agent"))).unwrap();
+    assert!(text.contains("CapabilityBoundingSet=CAP_NET_ADMIN CAP_SYS_NICE\n"), "rules and threads, priorities");
+    assert!(!text.contains("ProtectKernelTunables"), "files of sysfs are written");
+    assert!(!text.contains("RestrictRealtime"), "that would forbid what it is for");
+    let Ok(verify) = Command::new("systemd-analyze").arg("verify").arg(&path).output() else { return };
+    let said = String::from_utf8_lossy(&verify.stderr).into_owned();
+    assert!(verify.status.success() && !said.contains("onlooker-lane@eth0.service:"), "{said}");
+}

@@ -16,6 +16,9 @@ pub const SOCKETS: Option<Protocol> = Some(netlink::SOCK_DIAG);
 /// `NETLINK_ROUTE`, which is protocol 0.
 pub const ROUTE: Option<Protocol> = None;
 
+/// `NETLINK_GENERIC`.
+pub const GENERIC: Option<Protocol> = Some(netlink::GENERIC);
+
 /// Types of messages about one kind of thing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
@@ -46,6 +49,8 @@ pub const SOCKET: Kind = Kind { new: 20, delete: 0, get: 20 };
 const HEADER_BYTES: usize = 16;
 /// `NLM_F_REQUEST`, `NLM_F_DUMP`.
 const REQUEST_AND_DUMP: u16 = 0x301;
+/// `NLM_F_REQUEST`, `NLM_F_ACK`.
+const REQUEST_AND_ACK: u16 = 0x5;
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 /// The kernel sizes a dump's messages by what was received before, up to 32 KiB (netlink_dump in net/netlink/af_netlink.c).
@@ -99,7 +104,7 @@ pub fn ip_address(value: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// A socket that asks for all there is of something.
+/// A socket that asks for all there is of something, or for one thing to be done.
 #[derive(Debug)]
 pub struct Dump {
     socket: OwnedFd,
@@ -123,10 +128,15 @@ impl Dump {
     /// # Errors
     /// As the kernel has it.
     pub fn ask(&mut self, kind: Kind, body: &[u8], each: impl FnMut(&[u8])) -> io::Result<()> {
-        match self.converse(kind, body, each)? {
-            0 => Ok(()),
-            errno => Err(io::Error::from_raw_os_error(errno)),
-        }
+        refused(self.converse(kind, REQUEST_AND_DUMP, body, each)?)
+    }
+
+    /// Has the kernel do something, and waits until it says that it has.
+    ///
+    /// # Errors
+    /// As the kernel has it.
+    pub fn tell(&mut self, kind: Kind, body: &[u8]) -> io::Result<()> {
+        refused(self.converse(kind, REQUEST_AND_ACK, body, |_| ())?)
     }
 
     /// The same, where a refusal of the kernel means that there is nothing.
@@ -134,18 +144,18 @@ impl Dump {
     /// # Errors
     /// Of the socket.
     pub fn ask_if_any(&mut self, kind: Kind, body: &[u8], each: impl FnMut(&[u8])) -> io::Result<()> {
-        self.converse(kind, body, each).map(drop)
+        self.converse(kind, REQUEST_AND_DUMP, body, each).map(drop)
     }
 
     /// Gives the errno with which the kernel has refused, or 0.
-    fn converse(&mut self, of: Kind, body: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<i32> {
+    fn converse(&mut self, of: Kind, flags: u16, body: &[u8], mut each: impl FnMut(&[u8])) -> io::Result<i32> {
         self.sequence = self.sequence.wrapping_add(1);
         let bytes = u32::try_from(HEADER_BYTES + body.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut request = [0; 128];
         let request = request.get_mut(..bytes as usize).ok_or(io::ErrorKind::InvalidInput)?;
         request[..4].copy_from_slice(&bytes.to_ne_bytes());
         request[4..6].copy_from_slice(&of.get.to_ne_bytes());
-        request[6..8].copy_from_slice(&REQUEST_AND_DUMP.to_ne_bytes());
+        request[6..8].copy_from_slice(&flags.to_ne_bytes());
         request[8..12].copy_from_slice(&self.sequence.to_ne_bytes());
         request[HEADER_BYTES..].copy_from_slice(body);
         send(&self.socket, request, SendFlags::empty())?;
@@ -173,6 +183,11 @@ impl Dump {
             }
         }
     }
+}
+
+/// An errno as a result.
+fn refused(errno: i32) -> io::Result<()> {
+    if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
 }
 
 #[cfg(test)]

@@ -89,8 +89,20 @@ impl Network {
 
     /// Adds a veth pair: `here` in the caller's namespace, `there` in this one. Both are down.
     pub fn add_veth(&self, here: &str, there: &str) {
+        self.add_veth_with_queues(here, there, 1);
+    }
+
+    /// The same with so many queues each way.
+    pub fn add_veth_with_queues(&self, here: &str, there: &str, queues: u32) {
         let network = format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd());
-        run("ip", &["link", "add", here, "type", "veth", "peer", "name", there, "netns", &network]);
+        let queues = queues.to_string();
+        let queues = ["numtxqueues", &queues, "numrxqueues", &queues];
+        let mut arguments = vec!["link", "add", here];
+        arguments.extend(queues);
+        arguments.extend(["type", "veth", "peer", "name", there]);
+        arguments.extend(queues);
+        arguments.extend(["netns", &network]);
+        run("ip", &arguments);
     }
 
     /// Runs something in it. Sockets made there stay there, and so do processes.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `make bench-latency`: READs of 1 KiB by four ways, and scrapes, while the watched core idles, is saturated by hogs, or is flooded.
+//! `make bench-latency`: READs of 1 KiB by five ways, and scrapes, while the watched core idles, is saturated by hogs, or is flooded.
 
 mod figure;
 mod frames;
 mod http;
+mod lane;
 mod openloop;
 mod reads;
 
@@ -33,6 +34,9 @@ const PIECE_NS: u64 = 5_000 * MS;
 const REALTIME_PRIORITY: i32 = 50;
 /// The promise: under hogs the kernel responder's p99 stays within this many times its idle p99.
 const KERNEL_RATIO_BOUND: f64 = 3.0;
+/// The ways by the usual device, and those by the one that has a lane, with the addresses that floods go to.
+const FLOODED: [(&str, fn(&str) -> bool); 2] =
+    [(WATCHED, |name| name != lane::NAME), (lane::WATCHED, |name| name == lane::NAME)];
 
 /// A way to get at values of the watched machine.
 struct Subject<'a> {
@@ -84,9 +88,9 @@ impl Path for Nothing {
     }
 }
 
-fn kernel_tc() -> Result<Reads<SoftRequester>> {
+fn kernel_tc(at: &str) -> Result<Reads<SoftRequester>> {
     let flow = FlowConfig { max_read_bytes: 1024, credit_bytes: 64 << 10 };
-    let requester = SoftRequester::connect(format!("{WATCHED}:{PORT}").parse()?, Config::default(), flow)?;
+    let requester = SoftRequester::connect(format!("{at}:{PORT}").parse()?, Config::default(), flow)?;
     let target = Target { va: VA, rkey: RKEY, blocks: BLOCKS.into(), is_right: Box::new(is_known_block) };
     Ok(Reads::new(requester, target))
 }
@@ -102,6 +106,8 @@ pub(crate) fn run() -> Result<bool> {
     let world = World::new()?;
     let mut tc = KernelResponder::load(&world, Hook::Tc)?;
     tc.attach()?;
+    let _lane = lane::Lane::set(&world, &agent)?;
+    tc.attach_also(lane::WATCHED_DEVICE, lane::ASKING)?;
     let mut xdp = KernelResponder::load(&world, Hook::Xdp)?;
     xdp.attach()?;
     let (_agent, told) = peers::agent(&world, &agent.to_string_lossy())?;
@@ -123,8 +129,9 @@ pub(crate) fn run() -> Result<bool> {
         outcomes: Default::default(),
     };
     let mut subjects = [
-        subject("kernel_tc", "kernel responder, tc", 10, samples, Box::new(kernel_tc()?)),
-        subject("kernel_tc_1ms", "kernel responder, tc, every 1 ms", 1, fast, Box::new(kernel_tc()?)),
+        subject("kernel_tc", "kernel responder, tc", 10, samples, Box::new(kernel_tc(WATCHED)?)),
+        subject("kernel_tc_1ms", "kernel responder, tc, every 1 ms", 1, fast, Box::new(kernel_tc(WATCHED)?)),
+        subject(lane::NAME, "kernel responder, tc, with a lane", 10, samples, Box::new(kernel_tc(lane::WATCHED)?)),
         subject("kernel_xdp", "kernel responder, native XDP", 10, samples, Box::new(frames::Frames::new()?)),
         subject("agent_tcp", "agent process over TCP", 10, samples, Box::new(Reads::new(tcp, header))),
         subject(
@@ -148,18 +155,22 @@ pub(crate) fn run() -> Result<bool> {
     let mut ksoftirqd = [(0.0, 0.0); LOADS.len()];
     while subjects.iter().any(|subject| (0..LOADS.len()).any(|load| subject.piece(load) > 0)) {
         for (index, load) in LOADS.into_iter().enumerate() {
-            let _running = load.start(&world, &flood)?;
-            sleep_ns(300 * MS);
-            let (meter, ticks) = (Ksoftirqd::now()?, CoreTicks::of(WATCHED_CORE)?);
-            for subject in &mut subjects {
-                let requests = subject.piece(index);
-                if requests > 0 {
-                    let plan = Plan { interval_ns: subject.interval_ns, requests, patience_ns: 3_000 * MS };
-                    let outcome = openloop::run(&mut *subject.path, plan);
-                    subject.outcomes[index].add(outcome.with_context(|| subject.name)?);
+            for (at, is_there) in FLOODED {
+                let _running = load.start(&world, &flood, at)?;
+                sleep_ns(300 * MS);
+                let (meter, ticks) = (Ksoftirqd::now()?, CoreTicks::of(WATCHED_CORE)?);
+                for subject in subjects.iter_mut().filter(|subject| is_there(subject.name)) {
+                    let requests = subject.piece(index);
+                    if requests > 0 {
+                        let plan = Plan { interval_ns: subject.interval_ns, requests, patience_ns: 3_000 * MS };
+                        let outcome = openloop::run(&mut *subject.path, plan);
+                        subject.outcomes[index].add(outcome.with_context(|| subject.name)?);
+                    }
+                }
+                if at == WATCHED {
+                    ksoftirqd[index] = (meter.pct()?, ticks.busy_pct(WATCHED_CORE)?);
                 }
             }
-            ksoftirqd[index] = (meter.pct()?, ticks.busy_pct(WATCHED_CORE)?);
         }
     }
     machine::set_realtime(0)?;
@@ -216,7 +227,7 @@ fn report(subjects: &mut [Subject], moved: &[Vec<u64>; 2]) -> Result<bool> {
     println!("p99 under load, in times of the same way's idle p99:");
     for (name, load, ratio) in &ratios {
         match (*name, load) {
-            ("kernel_tc", Load::Hogs(_)) => {
+            ("kernel_tc", Load::Hogs(_)) | (lane::NAME, _) => {
                 results.at_most(&format!("{name}_p99_ratio_{}", load.name()), *ratio, "x", KERNEL_RATIO_BOUND);
             }
             _ => println!("{name}_p99_ratio_{} {}", load.name(), times(*ratio)),
@@ -244,7 +255,7 @@ fn report(subjects: &mut [Subject], moved: &[Vec<u64>; 2]) -> Result<bool> {
 }
 
 fn panel<'a>(subjects: &'a [Subject], index: usize, load: Load) -> figure::Panel<'a> {
-    let shown = ["kernel_tc", "kernel_xdp", "agent_tcp", "node_exporter"];
+    let shown = ["kernel_tc", lane::NAME, "kernel_xdp", "agent_tcp", "node_exporter"];
     let curves = subjects.iter().filter(|subject| shown.contains(&subject.name));
     let curves = curves.map(|subject| (subject.title, subject.outcomes[index].latencies_ns.as_slice())).collect();
     figure::Panel { title: load.title(), curves }

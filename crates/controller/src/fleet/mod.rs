@@ -10,6 +10,7 @@ mod entities;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod quota;
+mod recent;
 mod rows;
 mod sink;
 mod snapshot;
@@ -22,7 +23,6 @@ mod vouched;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use hdrhistogram::Histogram;
 use onlooker_checks::Rules;
 use onlooker_reader::clock::{Moment, Relation, steady_ns};
 use onlooker_reader::{Counters, Pair};
@@ -36,14 +36,12 @@ use changes::Changes;
 pub(crate) use changes::Since;
 pub use entities::{Entities, Entity};
 pub use quota::{Excess, Ledger, Limit, Over, Quota, Whose};
+pub use recent::Recent;
 pub use sink::{Clock, FleetSink};
 use snapshot::PlanCell;
 pub(crate) use snapshot::{Figures, Plan, Planned, RegionFigures, Values};
 pub use vitals::{INTERVAL as VITALS_INTERVAL, Shown as ShownVitals};
 pub(crate) use vitals::{RESOURCES, Sampler, Vital};
-
-/// Longest time that latency is told apart from, ns: a minute.
-const MAX_LATENCY_NS: u64 = 60_000_000_000;
 
 /// Hosts by name.
 #[derive(Default)]
@@ -206,10 +204,10 @@ pub struct Shown {
     pub gaps: BTreeMap<&'static str, u64>,
     /// The last gap.
     pub last_gap: Option<ShownGap>,
-    /// From the due time to the end of the reading, ns.
-    pub latency: Histogram<u64>,
-    /// From the due time to its beginning, ns.
-    pub lateness: Histogram<u64>,
+    /// From the due time to the end of the reading.
+    pub latency: Recent,
+    /// From the due time to its beginning.
+    pub lateness: Recent,
     /// What the session has counted, as of a moment ago.
     pub reads: Counters,
     /// Requests that were lost and sent again since the host was connected.
@@ -224,7 +222,6 @@ pub struct Shown {
 
 impl Shown {
     fn new(entities: Entities) -> Self {
-        let histogram = || Histogram::new_with_max(MAX_LATENCY_NS, 2).expect("valid bounds");
         Self {
             state: State::Connecting,
             since_ns: Moment::now().utc_ns,
@@ -235,8 +232,8 @@ impl Shown {
             late: 0,
             gaps: BTreeMap::new(),
             last_gap: None,
-            latency: histogram(),
-            lateness: histogram(),
+            latency: Recent::default(),
+            lateness: Recent::default(),
             reads: Counters::default(),
             repeated: 0,
             read_from_ns: None,

@@ -126,8 +126,8 @@ impl Sink for FleetSink {
         shown.cycles += 1;
         shown.repeated = reading.repeated;
         (shown.read_from_ns, shown.read_at_ns) = (Some(reading.began_ns), Some(reading.ended_ns));
-        let _ = shown.latency.record(reading.ended_ns - reading.due_ns);
-        let _ = shown.lateness.record(reading.began_ns - reading.due_ns);
+        shown.latency.record(reading.ended_ns - reading.due_ns, reading.ended_ns);
+        shown.lateness.record(reading.began_ns - reading.due_ns, reading.ended_ns);
         if let Some(counters) = &reading.counters {
             shown.reads.clone_from(counters);
         }

@@ -9,7 +9,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hdrhistogram::Histogram;
 use onlooker_reader::clock::{Relation, steady_ns};
 use onlooker_reader::{Counters, Pair};
 use onlooker_series::series::{EntityKey, Series};
@@ -162,9 +161,9 @@ pub(crate) struct Figures {
     pub(crate) invalid: BTreeMap<&'static str, u64>,
     pub(crate) reads: Counters,
     pub(crate) repeated: u64,
-    /// 0.5, 0.9, 0.99 and the largest, ns.
+    /// 0.5, 0.9, 0.99 and the largest of the last minutes, ns.
     pub(crate) latency_ns: [u64; 4],
-    /// 0.5, 0.99 and the largest, ns.
+    /// 0.5, 0.99 and the largest of the last minutes, ns.
     pub(crate) lateness_ns: [u64; 3],
 }
 
@@ -197,8 +196,8 @@ pub(crate) enum Exceeded {
 
 impl Shown {
     fn figures(&self, exceeded: Exceeded) -> Figures {
-        let quantile = |histogram: &Histogram<u64>, quantile| histogram.value_at_quantile(quantile);
-        let (latency, lateness) = (&self.latency, &self.lateness);
+        let ([p50, p90, p99], max) = self.latency.quantiles_ns([0.5, 0.9, 0.99]);
+        let ([late_p50, late_p99], late_max) = self.lateness.quantiles_ns([0.5, 0.99]);
         let over = self.entities.ledger().over(exceeded == Exceeded::Ever);
         Figures {
             state: self.state.clone(),
@@ -217,8 +216,8 @@ impl Shown {
             invalid: self.entities.invalid().clone(),
             reads: self.reads.clone(),
             repeated: self.repeated,
-            latency_ns: [quantile(latency, 0.5), quantile(latency, 0.9), quantile(latency, 0.99), latency.max()],
-            lateness_ns: [quantile(lateness, 0.5), quantile(lateness, 0.99), lateness.max()],
+            latency_ns: [p50, p90, p99, max],
+            lateness_ns: [late_p50, late_p99, late_max],
         }
     }
 

@@ -216,6 +216,7 @@ impl Session {
         self.served = served.into_iter().map(serve).collect();
         self.packed = Packed::of(&self.served).map(Arc::new);
         self.unserved = unserved.into();
+        self.choose();
     }
 
     /// Takes header and changed entry blocks from the copy, and wants READs of those that it has not. False: the cycle is to begin with the host's header, since the copy

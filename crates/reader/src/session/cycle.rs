@@ -49,6 +49,8 @@ pub struct Session {
     pub(super) directory: Directory,
     /// Its regions that this session serves, the agent's own first.
     pub(super) served: Arc<[Served]>,
+    /// What the filter says of each of them.
+    pub(super) chosen: Vec<bool>,
     /// Those of them that stand for others.
     pub(super) packed: Option<Arc<Packed>>,
     /// The others.
@@ -107,6 +109,7 @@ impl Session {
             filter: Box::new(|_, _| true),
             directory: Directory::new(answer.control.generation),
             served: Arc::default(),
+            chosen: Vec::new(),
             packed: None,
             unserved: Arc::default(),
             settled: false,
@@ -160,6 +163,14 @@ impl Session {
     /// From the next cycle on reads only the regions that `filter` wants.
     pub fn select(&mut self, filter: impl Fn(&RegionEntry, &Schema) -> bool + Send + 'static) {
         self.filter = Box::new(filter);
+        self.choose();
+    }
+
+    /// Asks the filter, which costs too much to be asked in each cycle. A region whose schema is not known is chosen:
+    /// somebody has to hear why.
+    pub(super) fn choose(&mut self) {
+        let is_chosen = |one: &Served| one.plan.as_ref().map_or(true, |plan| (self.filter)(&one.entry, plan.schema()));
+        self.chosen = self.served.iter().map(is_chosen).collect();
     }
 
     /// From the next cycle on leaves a region alone for a quarter of the time in which its values can move by its schema, a second at most

@@ -51,9 +51,8 @@ impl Packed {
         self.stands_for.binary_search(&region).is_ok()
     }
 
-    /// Whether all is wanted that it would bring.
-    pub(super) fn is_wanted(&self, served: &[Served], filter: impl Fn(&RegionEntry, &Schema) -> bool) -> bool {
-        let mut all = self.stands_for.iter().chain([&self.region]).map(|region| &served[*region]);
-        all.all(|one| one.plan.as_ref().is_ok_and(|plan| filter(&one.entry, plan.schema())))
+    /// Whether all is chosen that it would bring.
+    pub(super) fn is_chosen(&self, chosen: &[bool]) -> bool {
+        self.stands_for.iter().chain([&self.region]).all(|region| chosen[*region])
     }
 }

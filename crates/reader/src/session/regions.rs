@@ -45,7 +45,7 @@ impl Session {
         let kept: HashMap<u64, &State> =
             old.iter().filter(is_kept).map(|state| (before[state.region].entry.identity.word(), state)).collect();
         let packed = self.packed.clone();
-        let wanted = packed.filter(|packed| self.rests && packed.is_wanted(&served, &self.filter));
+        let wanted = packed.filter(|packed| self.rests && packed.is_chosen(&self.chosen));
         let is_wanted = wanted.is_some();
         let packed = wanted.filter(|packed| !self.is_silent(&served[packed.region], now_ns));
         self.frames.packed = packed.as_ref().map_or_else(Arc::default, |packed| packed.entries.clone());
@@ -66,10 +66,10 @@ impl Session {
                 (None, Some(packed)) => packed.region == region && !is_wanted,
                 (None, None) => false,
             };
-            if is_left_out || !for_now(of) {
+            if is_left_out || !self.chosen[region] || !for_now(of) {
                 continue;
             }
-            let Some(state) = self.lay_out(region, of, now_ns) else { continue };
+            let state = self.lay_out(region, of, now_ns);
             self.held += state.blocks;
             self.frames.memory.resize(self.held as usize, Block::default());
             self.frames.states.push(state);
@@ -96,8 +96,8 @@ impl Session {
         self.silent.get(&served.key()).is_some_and(|until_ns| now_ns < *until_ns)
     }
 
-    /// The state of a region that is to be read; `None` where the filter does not want it.
-    fn lay_out(&mut self, region: usize, served: &Served, now_ns: u64) -> Option<State> {
+    /// The state of a region that is to be read.
+    fn lay_out(&mut self, region: usize, served: &Served, now_ns: u64) -> State {
         let (mut blocks, mut resting, mut problem) = (0, false, None);
         let is_before = |until_ns: &u64| now_ns < *until_ns;
         let occupied = self.occupied.get(&served.key()).filter(|_| self.rests);
@@ -105,9 +105,6 @@ impl Session {
         match &served.plan {
             Err(why) => problem = Some(Problem::Schema(why.clone())),
             Ok(plan) => {
-                if !(self.filter)(&served.entry, plan.schema()) {
-                    return None;
-                }
                 let needed = u32::try_from(plan.compiled().blocks()).unwrap_or(u32::MAX);
                 let got = served.entry.bytes / BLOCK_BYTES as u64;
                 if got != u64::from(needed) {
@@ -123,7 +120,7 @@ impl Session {
                 }
             }
         }
-        Some(State {
+        State {
             region,
             at: self.held,
             blocks,
@@ -134,7 +131,7 @@ impl Session {
             verdicts: Verdicts::default(),
             asked_ns: 0,
             answered_ns: 0,
-        })
+        }
     }
 
     pub(super) fn take_regions(&mut self, now_ns: u64) {

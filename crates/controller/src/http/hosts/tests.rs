@@ -108,7 +108,7 @@ fn list_of_ten_thousand() {
     let names: Vec<String> = (0..HOSTS).map(|number| format!("host-{number:05}.example.org")).collect();
     let fleet = fleet(&names.iter().map(String::as_str).collect::<Vec<_>>());
     for host in fleet.hosts().iter() {
-        (0..1_000).for_each(|at| host.look().latency.record(40_000 + at * 100).unwrap());
+        (0..1_000).for_each(|at| host.look().latency.record(40_000 + at * 100, at));
     }
     let mut cursor = 0;
     for is_packed in [false, true, false] {
