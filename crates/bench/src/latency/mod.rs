@@ -34,9 +34,9 @@ const PIECE_NS: u64 = 5_000 * MS;
 const REALTIME_PRIORITY: i32 = 50;
 /// The promise: under hogs the kernel responder's p99 stays within this many times its idle p99.
 const KERNEL_RATIO_BOUND: f64 = 3.0;
-/// The ways by the usual device, and those by the one that has a lane, with the addresses that floods go to.
-const FLOODED: [(&str, fn(&str) -> bool); 2] =
-    [(WATCHED, |name| name != lane::NAME), (lane::WATCHED, |name| name == lane::NAME)];
+
+/// The addresses of the devices that READs and floods come by: the usual one, and the one that has a lane.
+const DEVICES: [&str; 2] = [WATCHED, lane::WATCHED];
 
 /// A way to get at values of the watched machine.
 struct Subject<'a> {
@@ -49,6 +49,11 @@ struct Subject<'a> {
 }
 
 impl Subject<'_> {
+    /// The address of the device that it comes by.
+    fn device(&self) -> &'static str {
+        if self.name == lane::NAME { lane::WATCHED } else { WATCHED }
+    }
+
     /// Requests of the next piece under a load.
     fn piece(&self, load: usize) -> u64 {
         let left = self.requests.saturating_sub(self.outcomes[load].latencies_ns.len() as u64);
@@ -155,11 +160,11 @@ pub(crate) fn run() -> Result<bool> {
     let mut ksoftirqd = [(0.0, 0.0); LOADS.len()];
     while subjects.iter().any(|subject| (0..LOADS.len()).any(|load| subject.piece(load) > 0)) {
         for (index, load) in LOADS.into_iter().enumerate() {
-            for (at, is_there) in FLOODED {
+            for at in DEVICES {
                 let _running = load.start(&world, &flood, at)?;
                 sleep_ns(300 * MS);
                 let (meter, ticks) = (Ksoftirqd::now()?, CoreTicks::of(WATCHED_CORE)?);
-                for subject in subjects.iter_mut().filter(|subject| is_there(subject.name)) {
+                for subject in subjects.iter_mut().filter(|subject| subject.device() == at) {
                     let requests = subject.piece(index);
                     if requests > 0 {
                         let plan = Plan { interval_ns: subject.interval_ns, requests, patience_ns: 3_000 * MS };
