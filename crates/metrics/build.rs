@@ -3,12 +3,9 @@
 //! compiled.
 
 use std::collections::BTreeSet;
-use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-use libbpf_cargo::SkeletonBuilder;
 
 /// Tests compile it once for each `REFUSED_<NAME>` in it, as `refused_<name>.bpf.o`.
 const REFUSED: &str = "src/user/refused.bpf.c";
@@ -20,7 +17,6 @@ const HEADERS: [&str; 2] = ["bpf", "../responder/bpf"];
 const USER_HEADERS: [&str; 1] = ["../responder/bpf/user"];
 
 fn main() {
-    println!("cargo::rerun-if-env-changed=CLANG");
     // Whoever adds a folder names it there.
     println!("cargo::rerun-if-changed=src/groups/mod.rs");
     HEADERS.iter().chain([&EXAMPLE]).for_each(|path| println!("cargo::rerun-if-changed={path}"));
@@ -60,21 +56,7 @@ fn refused() -> BTreeSet<String> {
 }
 
 fn compile(source: &Path, object: &str, headers: &[&str], define: &str) {
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
-    // asm/types.h, which linux/types.h includes, lives beside the libraries of the architecture on Debian.
-    let uapi = format!("-I/usr/include/{arch}-linux-gnu");
-    let headers: Vec<String> = headers.iter().map(|headers| format!("-I{headers}")).collect();
-    // v3: atomics and 32-bit registers.
-    let flags = ["-Wall", "-Wextra", "-Werror", "-mcpu=v3", "-mlittle-endian", &uapi, define];
-    let mut builder = SkeletonBuilder::new();
-    builder
-        .source(source)
-        .obj(out.join(format!("{object}.bpf.o")))
-        .clang(env::var_os("CLANG").unwrap_or_else(|| "clang".into()))
-        .clang_args(flags.into_iter().chain(headers.iter().map(String::as_str)));
-    builder.build().unwrap_or_else(|error| {
-        let source = source.display();
-        panic!("{source}: {error:#}\nneeded: clang 14 or later and the kernel's headers (linux-libc-dev)")
-    });
+    let headers = headers.iter().map(|headers| format!("-I{headers}"));
+    let flags: Vec<String> = headers.chain([define.to_owned()]).collect();
+    onlooker_bpf_build::object(source, object, &flags);
 }

@@ -12,6 +12,7 @@ import type { Navigator } from "./charts/gestures";
 import { queryOf } from "./charts/query";
 import { now } from "./clock";
 import { Gaps, SKIPPED } from "./gaps";
+import { InvalidReader } from "./invalid";
 import { Live, type LiveState, affordable } from "./live";
 import { Past } from "./past";
 import { stepsOf } from "./query/result";
@@ -92,6 +93,11 @@ export class Board {
   private resting: number | undefined;
   /** Requests for the past under way. */
   private loads = 0;
+  private readonly invalid: InvalidReader;
+  /** Of the host: how many samples have failed a check, and the labels that all its series have. */
+  private invalidCount = 0;
+  private hostLabels: Record<string, string> = {};
+  private readonly ending = new AbortController();
   private readonly cursorKey = `board-${Math.random().toString(36).slice(2)}`;
 
   constructor(
@@ -103,6 +109,7 @@ export class Board {
     this.window = view.window;
     this.isFollowing = view.span === null;
     this.past = new Past(host, { changed: () => this.changed(), problem: events.problem });
+    this.invalid = new InvalidReader(host, this.ending.signal, () => this.changed());
     this.frameRequest = requestAnimationFrame(this.onFrame);
   }
 
@@ -177,6 +184,7 @@ export class Board {
   end(): void {
     const { span } = this;
     this.abort.abort();
+    this.ending.abort();
     clearTimeout(this.unreadTimer);
     this.rest();
     if (this.view.span === null) this.past.begin(this.tracks, this.gaps, this.liveMs);
@@ -220,6 +228,12 @@ export class Board {
     if (ageMs !== null) this.sawValue(now() - ageMs);
   }
 
+  /** How many of the host's samples have failed a check so far. */
+  setInvalid(count: number, hostLabels: Record<string, string>): void {
+    this.invalidCount = count;
+    this.hostLabels = hostLabels;
+  }
+
   /** Reads the whole window anew; what is shown stays until that has come. */
   reload(): void {
     this.abort.abort();
@@ -234,6 +248,7 @@ export class Board {
     cancelAnimationFrame(this.frameRequest);
     clearTimeout(this.unreadTimer);
     this.abort.abort();
+    this.ending.abort();
     this.rest();
     this.past.stop();
     for (const chart of this.charts) chart.destroy();
@@ -442,6 +457,7 @@ export class Board {
     const shown = this.charts.filter((chart) => chart.visible && chart.width > 0);
     if (!isLive && !this.past.isAimed && shown.length > 0 && !this.abort.signal.aborted) this.past.aim(span, this.widthPx);
     if (!isLive) this.past.need(shown.flatMap((chart) => chart.spec.series).filter((item) => this.entries.has(item.series)));
+    this.invalid.need(span, this.invalidCount, this.hostLabels);
     for (const chart of shown) if (chart.areValuesDue) chart.showValues();
     const due = shown.filter((chart) => chart.drawn !== stamp);
     if (due.length === 0) return;
@@ -450,7 +466,7 @@ export class Board {
     if (isLive) this.gaps.prune(span.to - 2 * this.window.ms);
     const source = isLive ? this : this.past;
     const loading = isLive ? this.unread.size > 0 || this.loads > 0 : this.past.isReading;
-    const scene: Scene = { ...span, tracks: source.tracks, gaps: source.gaps, silentSince: this.silentSince(), loading, fineness: this.fineness, isMoving: !isLive && performance.now() - this.movedAt < MOVING_MS };
+    const scene: Scene = { ...span, tracks: source.tracks, gaps: source.gaps, invalid: this.invalid.samples, silentSince: this.silentSince(), loading, fineness: this.fineness, isMoving: !isLive && performance.now() - this.movedAt < MOVING_MS };
     const began = performance.now();
     for (const chart of due.slice(0, atMost)) {
       chart.draw(scene);

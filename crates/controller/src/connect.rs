@@ -30,6 +30,7 @@ use onlooker_transport::open::Asker;
 use onlooker_transport::tcp::TcpRequester;
 use onlooker_transport::verbs::{self, Card, CardPair, DirectoryCopy, Unconnected};
 
+use crate::service::come_after_reading;
 use lanes::{Lanes, Queue};
 use work::{Done, Job, Task, Work};
 
@@ -111,6 +112,7 @@ impl Connector {
         for number in 0..threads {
             let (queue, answer, wake) = (queue.clone(), answer.clone(), wake.clone());
             let run = move || {
+                come_after_reading();
                 while let Some((work, is_patient)) = queue.take() {
                     let limit = if is_patient { timeout } else { brisk };
                     let done = work.run(limit, limit == timeout);

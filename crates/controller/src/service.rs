@@ -26,11 +26,11 @@ use crate::keep::Keeper;
 use crate::rules::{self, Evaluator, ManagerError, Managers, RulesError, Setting};
 use crate::sources::{Sources, SourcesError};
 
-/// By how much threads that answer, and those that they start, are behind those that read and store (nice(2)).
+/// By how much threads that answer or connect, and those that they start, are behind those that read and store (nice(2)).
 const NICE: i32 = 5;
 
-/// Answers can wait; due times cannot.
-fn answer_later() {
+/// The calling thread can wait; due times cannot.
+pub(crate) fn come_after_reading() {
     // With another priority they are as right, only less polite.
     if let Ok(nice) = getpriority_process(Some(getpid())) {
         let _ = setpriority_process(None, nice + NICE);
@@ -120,7 +120,8 @@ pub fn run(
         warn(config.http.listen, token.is_some(), tls.is_some(), &say);
     }
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.worker_threads(2).thread_name("http").on_thread_start(answer_later).enable_all().build();
+    let runtime =
+        runtime.worker_threads(2).thread_name("http").on_thread_start(come_after_reading).enable_all().build();
     let runtime = runtime.map_err(|source| ServiceError::System { operation: "start HTTP threads", source })?;
     let listener = runtime.block_on(http::bind(config.http.listen))?;
     let address = listener.local_addr().map_err(ServeError::from)?;

@@ -5,7 +5,7 @@
 //! shares its core with every busy process. A lane takes both away: a receive queue that only READs use ([`ethtool`]'s
 //! rules), and a thread of real-time priority that empties it (threaded [`napi`], [`threads`]).
 //!
-//! [`plan`] decides, [`act`] does one thing and says how to undo it, [`record`] keeps that until [`undo`]. Each act is a
+//! [`plan`] decides, [`act`] does one thing and says how to undo it, [`record`] keeps that until the undo. Each act is a
 //! command or a file that an operator could use by hand, and is printed as such.
 #![forbid(unsafe_code)]
 

@@ -27,6 +27,8 @@ mod lane;
 pub mod lists;
 mod merge;
 mod native;
+mod newest;
+mod out;
 mod plan;
 mod recorded;
 mod select;

@@ -11,7 +11,8 @@ use onlooker_promql::histogram::Histogram;
 use onlooker_promql::source::{Chunk, Chunks, Newest, STALE, SourceError};
 use onlooker_series::rank::Rank;
 
-use crate::lane::{self, Lane, Last, MOST};
+use crate::lane::{Lane, MOST};
+use crate::newest::{self, Last};
 use crate::plan::Lanes;
 use crate::tracks::Tracks;
 
@@ -25,7 +26,7 @@ struct Source<'a> {
 pub(crate) fn newest(tracks: &Tracks<'_>, lanes: &Lanes, time: (u64, u64)) -> Result<Newest, SourceError> {
     let (mut shown, mut ends): (Option<(Rank, u64, f64)>, _) = (None, Vec::new());
     for lane in lanes.iter() {
-        match lane::newest(tracks, lane, time, lanes.len() == 1)? {
+        match newest::of(tracks, lane, time, lanes.len() == 1)? {
             Last::Unknown => return Ok(Newest::Unknown),
             Last::Nothing => {}
             Last::Ended(end_ns) => ends.push((lane.rank, end_ns)),

@@ -14,6 +14,7 @@ import { type ChartSpec, type Fineness, type Frame, MAX_BANDS, type Scene, assem
 import { drawGaps, gapAt } from "./gaps";
 import { type Navigator, listen } from "./gestures";
 import { HeatImage, octaves, paintHistogram, paintRows } from "./heat";
+import { drawInvalid, invalidAt } from "./invalid";
 import { Legend, PEAK_COLOUR, paintOf } from "./legend";
 import { areApart, build, whiskers } from "./paths";
 import { Still } from "./still";
@@ -321,6 +322,7 @@ export class Chart {
     if (this.heat !== null && (this.frame.t.length > 0 || this.frame.columns.length > 0)) {
       this.heat.draw(u.ctx, { left, top, width, height }, this.frame.from, this.frame.to);
     }
+    drawInvalid(u, this.spec, this.scene);
   }
 
   private showBadges(): void {
@@ -346,7 +348,8 @@ export class Chart {
     setHidden(this.tip, !hovered);
     if (hovered) {
       const time = moment(t, now(), Math.min(100, this.fine.shownMs));
-      setText(this.tip, found === null ? time : `${time} – ${found.text}`);
+      const invalid = invalidAt(this.spec, scene, t, this.width);
+      setText(this.tip, [time, found?.text, invalid].filter((part) => part != null).join(" – "));
       setClass(this.tip, "hole", hole?.kind === "host");
       setClass(this.tip, "late", found?.kind === "reader");
     }

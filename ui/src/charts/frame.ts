@@ -3,6 +3,7 @@
 
 import type { Series } from "../api";
 import type { Gaps } from "../gaps";
+import type { InvalidSamples } from "../invalid";
 import { type Aligned, type Column, HistogramTrack, NumberTrack, type Track, align } from "../series";
 import type { Span } from "../view";
 import type { Sources } from "./query";
@@ -45,6 +46,8 @@ export interface ChartSpec {
 export interface Scene extends Span {
   tracks: ReadonlyMap<string, Track>;
   gaps: Gaps;
+  /** Of the host, where somebody has read them. */
+  invalid?: InvalidSamples;
   /** Since when the host gives nothing; null while it does. */
   silentSince: number | null;
   /** The past is still being read. */

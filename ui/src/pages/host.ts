@@ -10,7 +10,7 @@ import type { ChartSpec } from "../charts/frame";
 import { STANDARD_SEARCHES, standard } from "../charts/standard";
 import { now, syncedStatus } from "../clock";
 import { h, notice, setHidden, setText } from "../dom";
-import { clockTime, duration, moment } from "../format";
+import { clockTime, duration, moment, sum } from "../format";
 import { Asker } from "../host/asker";
 import { deviceTables } from "../host/devicetables";
 import { entityMetrics, entityTables } from "../host/entitytables";
@@ -241,6 +241,7 @@ export function hostPage(name: string, parameters: URLSearchParams, search: () =
     async (signal) => {
       const got = await getHost(name, signal);
       board.setHost(got.state, got.interval_ms, got.age_ms);
+      board.setInvalid(sum(got.invalid_samples), got.labels);
       labels = Object.keys(got.labels);
       if (!begun) {
         begun = await begin(got);

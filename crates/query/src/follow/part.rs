@@ -9,7 +9,7 @@ use super::holders::{Holder, Holders};
 use super::taker::Taker;
 use super::thin::{is_end, thin};
 use crate::exported::Reading;
-use crate::lane::Out;
+use crate::out::Out;
 use crate::tracks::LINE_SILENCE_NS;
 
 /// Stands for an end among numbers of rows.

@@ -50,7 +50,7 @@ impl Session {
         let packed = wanted.filter(|packed| !self.is_silent(&served[packed.region], now_ns));
         self.frames.packed = packed.as_ref().map_or_else(Arc::default, |packed| packed.entries.clone());
         for (region, of) in served.iter().enumerate() {
-            if self.frames.states[..there].iter().any(|state| state.region == region) {
+            if !self.chosen[region] || self.frames.states[..there].iter().any(|state| state.region == region) {
                 continue;
             }
             let known = kept.get(&of.entry.identity.word());
@@ -66,7 +66,7 @@ impl Session {
                 (None, Some(packed)) => packed.region == region && !is_wanted,
                 (None, None) => false,
             };
-            if is_left_out || !self.chosen[region] || !for_now(of) {
+            if is_left_out || !for_now(of) {
                 continue;
             }
             let state = self.lay_out(region, of, now_ns);
