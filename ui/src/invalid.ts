@@ -2,6 +2,8 @@
 //! Samples of one host that have failed a check (docs/checks.md), by series: in charts the last valid value stands in
 //! their place.
 
+import type { ChartSpec, Scene } from "./charts/frame";
+import { quantity } from "./format";
 import { type Points, quote, range } from "./promql";
 import type { Span } from "./view";
 
@@ -39,6 +41,32 @@ export class InvalidSamples {
     const own = Object.entries(labels).filter(([label]) => !OWN.includes(label) && !(label in this.hostLabels));
     return JSON.stringify([name, ...own.sort(([a], [b]) => (a < b ? -1 : 1))]);
   }
+}
+
+/** Those of a chart in its time, with the label of their line. */
+export function invalidIn(spec: ChartSpec, scene: Scene): { sample: InvalidSample; label: string }[] {
+  const { invalid } = scene;
+  if (invalid === undefined) return [];
+  return spec.series.flatMap((series) => {
+    const found = invalid.of(series).filter(({ t_ms }) => scene.from <= t_ms && t_ms <= scene.to);
+    const label = spec.lines.length > 1 ? (spec.lines.find(({ inputs }) => inputs.includes(series.series))?.label ?? "") : "";
+    return found.map((sample) => ({ sample, label }));
+  });
+}
+
+/** The pointer need not hit one. */
+const NEAR_PX = 5;
+
+/** The one nearest to `t` on a chart of this width, in words; null where there is none near. */
+export function invalidAt(spec: ChartSpec, scene: Scene, t: number, widthPx: number): string | null {
+  const reachMs = (NEAR_PX * (scene.to - scene.from)) / Math.max(1, widthPx);
+  const away = ({ sample }: { sample: InvalidSample }): number => Math.abs(sample.t_ms - t);
+  const near = invalidIn(spec, scene).filter((one) => away(one) <= reachMs);
+  if (near.length === 0) return null;
+  const { sample, label } = near.reduce((best, one) => (away(one) < away(best) ? one : best));
+  const value = Number.isNaN(sample.value) ? "none" : quantity(sample.value, spec.unit);
+  const more = near.length > 1 ? `, and ${near.length - 1} more` : "";
+  return `invalid${label === "" ? "" : ` ${label}`}: ${value} (${sample.reason.replaceAll("_", " ")})${more}`;
 }
 
 const NONE = new InvalidSamples([], {});

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
-import { invalidAt } from "../src/charts/invalid";
 import type { ChartSpec, Scene } from "../src/charts/frame";
-import { InvalidSamples } from "../src/invalid";
+import { InvalidSamples, invalidAt } from "../src/invalid";
 
 const series = (metric: string, reason: string, labels: Record<string, string>, samples: [number, number][]) => ({
   labels: { __name__: "onlooker_invalid_sample", instance: "web-3", dc: "a", metric, reason, ...labels },

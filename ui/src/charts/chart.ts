@@ -5,6 +5,7 @@ import uPlot from "uplot";
 import { now } from "../clock";
 import { h, setClass, setHidden, setText } from "../dom";
 import { count, duration, isBinary, moment, quantity, tick } from "../format";
+import { invalidAt } from "../invalid";
 import { axisTop } from "../ranges";
 import { quantile } from "../series";
 import { MOST_DASHED, colour, lineDash, onChange } from "../theme";
@@ -14,7 +15,7 @@ import { type ChartSpec, type Fineness, type Frame, MAX_BANDS, type Scene, assem
 import { drawGaps, gapAt } from "./gaps";
 import { type Navigator, listen } from "./gestures";
 import { HeatImage, octaves, paintHistogram, paintRows } from "./heat";
-import { drawInvalid, invalidAt } from "./invalid";
+import { drawInvalid } from "./invalid";
 import { Legend, PEAK_COLOUR, paintOf } from "./legend";
 import { areApart, build, whiskers } from "./paths";
 import { Still } from "./still";
