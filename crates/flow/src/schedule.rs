@@ -295,7 +295,7 @@ impl Schedule {
     }
 
     /// When [`Schedule::begin`] is to be called next, as far as time alone decides: the first who are due begin together
-    /// ([`TOGETHER_PART`]). A time that has passed where it has something to do now.
+    /// (`TOGETHER_PART`). A time that has passed where it has something to do now.
     #[must_use]
     pub fn next_ns(&self) -> Option<u64> {
         if self.active >= self.window {
