@@ -123,9 +123,9 @@ fn views_show_the_same_host_and_each_reads_only_what_it_shows() {
     };
     assert!(names(programs).iter().all(|name| name.starts_with("shop_")), "{:?}", names(programs));
     assert!(names(series).iter().any(|name| name.starts_with("node_")));
-    // The table of 1024 rows costs more than the machine, and programs cost next to nothing.
+    // Programs cost least. Of the others it depends on the machine: how many processes there are, and how busy it is.
     let rates: Vec<f64> = read.iter().map(|(bytes, _)| *bytes).collect();
-    assert!(rates[3] < rates[0] && rates[0] < rates[1], "{rates:?}");
+    assert!(rates.iter().enumerate().all(|(view, rate)| view == 3 || *rate > rates[3]), "{rates:?}");
     let text = String::from_utf8(once(&agent, &["--view", "processes", "--search", HOG, "--width", "80"])).unwrap();
     assert!(
         text.lines().any(|line| line.starts_with(HOG)) && text.lines().all(|line| line.chars().count() <= 80),
