@@ -43,14 +43,14 @@ export class InvalidSamples {
   }
 }
 
-/** Those of a chart in its time, with the label of their line. */
-export function invalidIn(spec: ChartSpec, scene: Scene): { sample: InvalidSample; label: string }[] {
+/** Those of a chart in its time, with the label of their line and their own unit. */
+export function invalidIn(spec: ChartSpec, scene: Scene): { sample: InvalidSample; label: string; unit: string }[] {
   const { invalid } = scene;
   if (invalid === undefined) return [];
   return spec.series.flatMap((series) => {
     const found = invalid.of(series).filter(({ t_ms }) => scene.from <= t_ms && t_ms <= scene.to);
     const label = spec.lines.length > 1 ? (spec.lines.find(({ inputs }) => inputs.includes(series.series))?.label ?? "") : "";
-    return found.map((sample) => ({ sample, label }));
+    return found.map((sample) => ({ sample, label, unit: series.unit }));
   });
 }
 
@@ -63,8 +63,8 @@ export function invalidAt(spec: ChartSpec, scene: Scene, t: number, widthPx: num
   const away = ({ sample }: { sample: InvalidSample }): number => Math.abs(sample.t_ms - t);
   const near = invalidIn(spec, scene).filter((one) => away(one) <= reachMs);
   if (near.length === 0) return null;
-  const { sample, label } = near.reduce((best, one) => (away(one) < away(best) ? one : best));
-  const value = Number.isNaN(sample.value) ? "none" : quantity(sample.value, spec.unit);
+  const { sample, label, unit } = near.reduce((best, one) => (away(one) < away(best) ? one : best));
+  const value = Number.isNaN(sample.value) ? "none" : quantity(sample.value, unit);
   const more = near.length > 1 ? `, and ${near.length - 1} more` : "";
   return `invalid${label === "" ? "" : ` ${label}`}: ${value} (${sample.reason.replaceAll("_", " ")})${more}`;
 }

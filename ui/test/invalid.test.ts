@@ -28,9 +28,10 @@ describe("failed samples", () => {
   });
 
   it("are told where the pointer is near, with their line where there are several", () => {
-    const input = (queue: string) => ({ series: queue, name: "shop_queue_length", labels: { queue } });
+    const input = (queue: string) => ({ series: queue, name: "shop_queue_length", labels: { queue }, unit: "" });
     const line = (queue: string) => ({ label: queue, inputs: [queue] });
-    const spec = { unit: "", series: [input("orders"), input("mails")], lines: [line("orders"), line("mails")] } as unknown as ChartSpec;
+    // The chart may show another unit: a rate, or a share.
+    const spec = { unit: "share", series: [input("orders"), input("mails")], lines: [line("orders"), line("mails")] } as unknown as ChartSpec;
     const scene = { from: 0, to: 10_000, invalid: all } as unknown as Scene;
     // 10 ms a pixel.
     expect(invalidAt(spec, scene, 1040, 1000)).toBe("invalid orders: -1 (range)");
