@@ -76,20 +76,20 @@ pub enum Act {
 
 /// The threads of a queue or of all; at least one.
 fn threads(device: &Device, queue: Option<u32>) -> Result<Vec<Thread>, LaneError> {
+    let none = |what: &str| LaneError::NoThread(format!("{}: {what}", device.name));
     let Instances { by_queue, mut threads } = napi::of(device)?;
     if let Some(queue) = queue {
-        let napi = by_queue.get(&queue).copied().ok_or_else(|| {
-            let name = &device.name;
-            LaneError::Unable(format!("{name}: its driver does not say which NAPI instance has receive queue {queue}"))
-        })?;
+        let napi = by_queue.get(&queue);
+        let napi = *napi
+            .ok_or_else(|| none(&format!("its driver does not say which NAPI instance has receive queue {queue}")))?;
         threads.retain(|id, _| *id == napi);
     }
     let threads: Vec<Thread> = threads.into_values().filter_map(threads::look).collect();
-    if threads.is_empty() {
-        let of = queue.map_or_else(|| "it".to_owned(), |queue| format!("its receive queue {queue}"));
-        return Err(LaneError::Unable(format!("{}: {of} has no thread", device.name)));
+    match (threads.is_empty(), queue) {
+        (false, _) => Ok(threads),
+        (true, Some(queue)) => Err(none(&format!("receive queue {queue} has no thread"))),
+        (true, None) => Err(none("it has no threads")),
     }
-    Ok(threads)
 }
 
 /// Runs a program with each thread's number as its last argument.

@@ -40,6 +40,9 @@ pub enum LaneError {
     /// What a lane needs and the device or the kernel lacks.
     #[error("{0}")]
     Unable(String),
+    /// A queue whose thread is to be changed has none.
+    #[error("{0}")]
+    NoThread(String),
     /// A program that does a part of it.
     #[error("{command}: {what}")]
     Command {
@@ -123,6 +126,8 @@ fn undo(mut record: Record, options: &Options, say: &mut dyn FnMut(&str) -> io::
             for act in acts {
                 match act.perform(&device) {
                     Ok(_) => say(&act.to_line(&device)).map_err(LaneError::Output)?,
+                    // The device was down meanwhile, which ended it.
+                    Err(LaneError::NoThread(_)) => {}
                     Err(error) => {
                         failed.get_or_insert(error);
                         record.undo.insert(0, act);

@@ -161,6 +161,28 @@ fn a_device_that_is_gone_needs_no_undoing() {
     assert!(host.has_no_record());
 }
 
+#[test]
+fn a_device_that_was_down_gets_a_lane_again() {
+    let host = Host::new();
+    let before = (rps(), merges_packets(), host.shown());
+    for state in ["down", "up"] {
+        host.done("set lane0 --queue 1 --steered --cpus 0");
+        system("ip", &["link", "set", "lane0", "down"]);
+        system("ip", &["link", "set", "lane0", state]);
+        assert_eq!(host.shown()["threads"], serde_json::json!({}), "it ended with the device");
+        host.done("undo lane0");
+        assert!(host.has_no_record());
+        system("ip", &["link", "set", "lane0", "up"]);
+    }
+    host.done("set lane0 --queue 1 --steered");
+    system("ip", &["link", "set", "lane0", "down"]);
+    system("ip", &["link", "set", "lane0", "up"]);
+    host.done("set lane0 --queue 1 --steered");
+    assert_eq!(host.shown()["threads"]["1"]["priority"], 1);
+    host.done("undo lane0");
+    assert_eq!((rps(), merges_packets(), host.shown()), before);
+}
+
 /// No device here has rules. This stands for one: it says what ethtool says of a card of four queues, and writes down
 /// what it is told to do.
 const CARD: &str = r#"#!/bin/sh
