@@ -9,7 +9,7 @@ use onlooker_responder::netlink::{Dump, GENERIC, Kind, attribute, u16_at, u32_at
 use rustix::io::Errno;
 
 use crate::LaneError;
-use crate::device::Device;
+use crate::device::{self, Device};
 use crate::threads;
 
 /// `GENL_ID_CTRL`, the family of families; its `CTRL_CMD_GETFAMILY`, whose answers are `CTRL_CMD_NEWFAMILY`.
@@ -31,6 +31,9 @@ const NAPI_ID: u16 = 2;
 const NAPI_THREADED: u16 = 8;
 /// `struct genlmsghdr`.
 const GENERIC_HEADER: usize = 4;
+
+/// Number of an instance, and whether it has a thread, where the kernel says so.
+type Listed = (u32, Option<bool>);
 
 /// The family.
 struct Netdev {
@@ -69,10 +72,13 @@ impl Netdev {
     }
 
     /// Those of a device, in the order in which its driver made them; `None` where the kernel has no list.
-    fn list(&mut self, index: u32) -> Result<Option<Vec<u32>>, LaneError> {
+    fn list(&mut self, index: u32) -> Result<Option<Vec<Listed>>, LaneError> {
         let mut ids = Vec::new();
         let body = request(NAPI_GET, &[(NAPI_IFINDEX, index)]);
-        let each = |answer: &[u8]| ids.extend(number(answer, NAPI_ID));
+        let each = |answer: &[u8]| {
+            let is_threaded = number(answer, NAPI_THREADED).map(|threaded| threaded != 0);
+            ids.extend(number(answer, NAPI_ID).map(|id| (id, is_threaded)));
+        };
         match self.dump.ask(self.kind, &body, each).map_err(|error| (Errno::from_io_error(&error), error)) {
             Err((Some(Errno::OPNOTSUPP), _)) => Ok(None),
             Err((_, error)) => Err(LaneError::Netlink(error)),
@@ -115,17 +121,17 @@ pub struct Instances {
 pub fn of(device: &Device) -> Result<Instances, LaneError> {
     // A device of another network namespace may have the name, so that names alone do where there is no list.
     let mut threads = threads::of_device(&device.name);
-    let (mut by_queue, mut list) = Default::default();
+    let (mut by_queue, mut list) = (BTreeMap::new(), None);
     if let Some(mut netdev) = Netdev::open()? {
         (by_queue, list) = (netdev.by_queue(device.index)?, netdev.list(device.index)?);
     }
-    let ids = match list {
-        Some(ids) => {
-            threads.retain(|id, _| ids.binary_search(id).is_ok());
-            ids
-        }
-        None => threads.keys().copied().collect(),
-    };
+    // Before 6.17 a thread that was there once stays, and sleeps.
+    let are_all_threaded = device::read(&device.file("threaded")).is_ok_and(|text| text == "1");
+    let list = list.unwrap_or_else(|| threads.keys().map(|id| (*id, None)).collect());
+    threads.retain(|id, _| {
+        list.iter().any(|(listed, is_threaded)| listed == id && is_threaded.unwrap_or(are_all_threaded))
+    });
+    let ids: Vec<u32> = list.into_iter().map(|(id, _)| id).collect();
     // Drivers that do not say which is whose make one for each queue, in order.
     if by_queue.is_empty() && u32::try_from(ids.len()) == Ok(device.queues) {
         by_queue = (0..).zip(ids).collect();
