@@ -18,6 +18,8 @@ const OWN = ["__name__", "instance", "metric", "reason"];
 
 export class InvalidSamples {
   private readonly bySeries = new Map<string, InvalidSample[]>();
+  /** Charts ask in each frame, mostly of the same series. */
+  private readonly found = new WeakMap<object, readonly InvalidSample[]>();
 
   /** `hostLabels` are those that all series of the host have. */
   constructor(
@@ -33,8 +35,14 @@ export class InvalidSamples {
   }
 
   /** Those of a series, whatever the reason. */
-  of({ name, labels }: { name: string; labels: Record<string, string> }): readonly InvalidSample[] {
-    return this.bySeries.get(this.keyOf(name, labels)) ?? [];
+  of(series: { name: string; labels: Record<string, string> }): readonly InvalidSample[] {
+    if (this.bySeries.size === 0) return [];
+    let found = this.found.get(series);
+    if (found === undefined) {
+      found = this.bySeries.get(this.keyOf(series.name, series.labels)) ?? [];
+      this.found.set(series, found);
+    }
+    return found;
   }
 
   private keyOf(name: string, labels: Record<string, string>): string {

@@ -164,6 +164,16 @@ impl Act {
         }
     }
 
+    /// What was done, as an operator would type it, where `undo` undoes it.
+    #[must_use]
+    pub fn done_line(&self, device: &Device, undo: Option<&Act>) -> String {
+        match (self, undo) {
+            // It had to be all of the device's.
+            (Self::Thread { on, .. }, Some(Self::Threads { .. })) => Self::Threads { on: *on }.to_line(device),
+            _ => self.to_line(device),
+        }
+    }
+
     /// As an operator would type it.
     #[must_use]
     pub fn to_line(&self, device: &Device) -> String {
@@ -189,7 +199,10 @@ impl Act {
             Self::DeleteRule { id } => format!("ethtool -N {name} delete {id}"),
             Self::Rps { queue, cpus } => format!("echo {cpus} >{}", device.rps_file(*queue).display()),
             Self::Thread { queue, on } => {
-                format!("napi-set threaded {} # receive queue {queue} of {name}, by netlink", state(*on))
+                format!(
+                    "napi-set threaded {} # receive queue {queue} of {name}, by netlink; before Linux 6.17 `threaded` of {name}",
+                    state(*on)
+                )
             }
             Self::Threads { on } => format!("echo {} >{}", u8::from(*on), device.file("threaded").display()),
             Self::Priority { queue, priority } => {

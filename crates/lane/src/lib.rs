@@ -103,12 +103,13 @@ fn set(set: &Set, options: &Options, port: u16, say: &mut dyn FnMut(&str) -> io:
     }
     let mut record = Record::new(&device);
     for act in plan::plan(set, &device, port)? {
-        let done = act.perform(&device);
-        if let Err(error) = done.and_then(|undo| {
+        let done = act.perform(&device).and_then(|undo| {
+            let line = act.done_line(&device, undo.as_ref());
             record.undo.extend(undo);
             record.write(&options.state)?;
-            say(&act.to_line(&device)).map_err(LaneError::Output)
-        }) {
+            say(&line).map_err(LaneError::Output)
+        });
+        if let Err(error) = done {
             undo(record, options, say)?;
             return Err(error);
         }
