@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A running controller, asked over HTTP and looked at in /proc; for the benches of fleets."""
 
+import ctypes
 import json
 import os
 import signal
@@ -15,8 +16,13 @@ import urllib.request
 READING_MS = 2000
 TICK = os.sysconf("SC_CLK_TCK")
 
-# A bench that is ended ends its controller.
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1
+
+
+def end_with_us():
+    """A bench that is ended, however that is, ends its controller (prctl(2))."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def get(address, path, **query):
@@ -90,7 +96,7 @@ class Controller:
         with open(self.log, "ab") as log:
             # Its unit's niceness: ahead of the watched programs, not of the kernel's own threads.
             arguments = ["nice", "-n", "-10", "build/onlooker", "controller", "--config", str(directory / f"{name}.toml")]
-            self.process = subprocess.Popen(arguments, stderr=log, stdout=log)
+            self.process = subprocess.Popen(arguments, stderr=log, stdout=log, preexec_fn=end_with_us)
         self.pid = self.process.pid
 
     def wait_for(self, what, seconds, check):

@@ -12,7 +12,7 @@ import pathlib
 import sys
 import time
 
-from controller import TICK, Controller, Look, get, memory_kib, targets_of
+from controller import TICK, Controller, Look, get, memory_kib, targets_of, ticks
 
 directory, hot = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 cases = [case.split(":") for case in sys.argv[3].split()]
@@ -22,7 +22,7 @@ ADDRESS = "127.0.0.1:7180"
 
 def start(name, targets, interval_ms, skip):
     skip = ", ".join(f'"{region}"' for region in skip)
-    text = f'[http]\nlisten = "{ADDRESS}"\n[read]\ninterval = "{interval_ms}ms"\nskip = [{skip}]\n'
+    text = f'[http]\nlisten = "{ADDRESS}"\n[read]\ninterval = "{interval_ms}ms"\nskip = [{skip}]\n{os.environ.get("READ", "")}\n'
     text += f'[store]\ndir = "{directory}/farm-{name}"\nhot_file = "{hot}/farm-{name}"\n'
     text += f'[joined]\nfile = "{directory}/farm-{name}.json"\n' + targets_of(agents, targets)
     (directory / f"farm-{name}.toml").write_text(text)
@@ -64,6 +64,18 @@ def softirq_ticks():
         return int(file.readline().split()[7])
 
 
+def answering_ticks():
+    """CPU ticks of the kernel threads of the hosts' devices."""
+    spent = 0
+    for process in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{process}/comm") as file:
+                spent += ticks(process) if file.read().startswith("napi/eth0-") else 0
+        except (FileNotFoundError, NotADirectoryError, ProcessLookupError):
+            pass  # no process, or one that has ended
+    return spent
+
+
 def at(values, quantile):
     values = sorted(values)
     return values[min(len(values) - 1, int(quantile * len(values)))]
@@ -77,9 +89,9 @@ def run(name, targets, interval_ms, most_bytes, seconds):
         until_all_s = controller.wait_for("all hosts are read", 600, lambda: get(ADDRESS, "/api/onlooker/v1/status")["hosts"].get("reading") == targets)
         controller.wait_for("every host has been read twice", 600, lambda: all(host["cycles"] > 1 for host in get(ADDRESS, "/api/onlooker/v1/hosts")["hosts"]))
         time.sleep(min(20, seconds))
-        first, before, soft = Look(ADDRESS, controller.pid), threads(controller.pid), softirq_ticks()
+        first, before, soft, answering = Look(ADDRESS, controller.pid), threads(controller.pid), softirq_ticks(), answering_ticks()
         time.sleep(seconds)
-        last, after, soft = Look(ADDRESS, controller.pid), threads(controller.pid), softirq_ticks() - soft
+        last, after, soft, answering = Look(ADDRESS, controller.pid), threads(controller.pid), softirq_ticks() - soft, answering_ticks() - answering
         memory = memory_kib(controller.pid)[1] + os.stat(hot / f"farm-{name}").st_blocks / 2
     finally:
         controller.kill()
@@ -95,7 +107,8 @@ def run(name, targets, interval_ms, most_bytes, seconds):
     late = [host["lateness_us"] for host in last.hosts.values()]
     share = lambda ticks: f"{ticks / TICK / passed_s * 100:.1f} %"
     shares = ", ".join(f"{thread} {share(ticks)}" for thread, ticks in sorted(spent.items(), key=lambda one: -one[1]) if ticks)
-    print(f"{name}: {readings} readings in {passed_s:.0f} s, gaps {reasons}; of a core: {shares}; softirq of all cores {share(soft)}; "
+    print(f"{name}: {readings} readings in {passed_s:.0f} s, gaps {reasons}; of a core: {shares}; softirq of all cores {share(soft)}, "
+          f"hosts' devices {share(answering)}; {(last.status['reads'] - first.status['reads']) / max(readings, 1):.1f} READs a reading; "
           f"lateness max {max(one['max'] for one in late) / 1e3:.1f} ms; {memory * 1024 / max(series, 1):.0f} bytes a series", file=sys.stderr, flush=True)
     for label, value in {
         "until_all_s": round(until_all_s, 1),

@@ -15,6 +15,7 @@ use onlooker_checks::Rules as CheckRules;
 use onlooker_checks::config::Checks;
 use onlooker_flow::{Phases, Sharing};
 use onlooker_forward::config::Forward;
+use onlooker_framestore::store::DECODED_BYTES;
 use onlooker_reader::Limits;
 use onlooker_settings::Mistake;
 use onlooker_settings::units::{Size, Span};
@@ -23,7 +24,10 @@ use onlooker_targets::{Joining, Target};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{self, Waiting};
-use crate::fleet;
+use crate::{fleet, usage};
+
+/// What part of the memory that the controller may have is for decoded heads.
+const DECODED_SHARE: u64 = 32;
 
 /// Where the configuration is looked for when no path is given.
 pub const DEFAULT_PATH: &str = "/etc/onlooker/controller.toml";
@@ -490,6 +494,9 @@ impl Config {
             max_bytes: self.store.max_bytes.as_bytes(),
             keep_ns: self.store.keep().map(|(_, keep)| keep.as_ns()),
             cold_after_ns: Some(self.store.cold_after.as_ns()).filter(|ns| *ns > 0).unwrap_or(u64::MAX),
+            decoded_bytes: usage::memory_limit_bytes()
+                .and_then(|bytes| usize::try_from(bytes / DECODED_SHARE).ok())
+                .map_or(DECODED_BYTES, |bytes| bytes.max(DECODED_BYTES)),
         }
     }
 }

@@ -30,7 +30,7 @@ use onlooker_transport::open::Asker;
 use onlooker_transport::tcp::TcpRequester;
 use onlooker_transport::verbs::{self, Card, CardPair, DirectoryCopy, Unconnected};
 
-use crate::service::come_after_reading;
+use crate::niceness::come_after_reading;
 use lanes::{Lanes, Queue};
 use work::{Done, Job, Task, Work};
 

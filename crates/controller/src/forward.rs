@@ -29,6 +29,7 @@ use onlooker_targets::Say;
 use self::http::Http;
 pub use self::http::HttpError;
 pub use self::progress::Progress;
+use crate::niceness::come_after_reading;
 
 /// Rows that a reading was late with are there when so much more than its time limit has passed.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -112,7 +113,10 @@ impl Forwarding {
                 settle_ns: ns(late + SETTLE),
                 sending,
             };
-            let spawned = thread::Builder::new().name("forward".into()).spawn(move || thread.run());
+            let spawned = thread::Builder::new().name("forward".into()).spawn(move || {
+                come_after_reading();
+                thread.run();
+            });
             threads.push((stop, spawned.map_err(|source| ForwardError::Thread { name: name.clone(), source })?));
             progress.push(own);
         }

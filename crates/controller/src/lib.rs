@@ -17,6 +17,7 @@ pub mod fleet;
 pub mod forward;
 pub mod http;
 pub mod keep;
+mod niceness;
 mod processor;
 pub mod rules;
 pub mod service;

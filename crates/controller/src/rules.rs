@@ -34,6 +34,7 @@ use onlooker_reader::clock::{Moment, steady_ns};
 use onlooker_targets::Say;
 
 use crate::keep::{Ingest, Turns};
+use crate::niceness::come_after_reading;
 
 pub use files::{RulesError, read};
 pub use manager::{Manager, ManagerError, Managers};
@@ -138,7 +139,10 @@ impl Evaluator {
             setting,
         };
         running.begin(groups);
-        let thread = thread::Builder::new().name("rules".into()).spawn(move || running.run(&todo))?;
+        let thread = thread::Builder::new().name("rules".into()).spawn(move || {
+            come_after_reading();
+            running.run(&todo);
+        })?;
         Ok(Self { thread: Mutex::new(Some((orders, thread))), cancel, view })
     }
 

@@ -12,7 +12,7 @@ use onlooker_framestore::damage::StoreError;
 use onlooker_framestore::migrate::migrate;
 use onlooker_reader::clock::Moment;
 use onlooker_targets::{Book, Change, JoinedError, Say};
-use rustix::process::{Resource, getpid, getpriority_process, getrlimit, setpriority_process};
+use rustix::process::{Resource, getrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
 
@@ -23,19 +23,9 @@ use crate::fleet::{Fleet, FleetSink};
 use crate::forward::{ForwardError, Forwarding};
 use crate::http::{self, Ending, Limits, Names, Recording, ServeError, Shared, Tls, TlsError};
 use crate::keep::Keeper;
+use crate::niceness::come_after_reading;
 use crate::rules::{self, Evaluator, ManagerError, Managers, RulesError, Setting};
 use crate::sources::{Sources, SourcesError};
-
-/// By how much threads that answer or connect, and those that they start, are behind those that read and store (nice(2)).
-const NICE: i32 = 5;
-
-/// The calling thread can wait; due times cannot.
-pub(crate) fn come_after_reading() {
-    // With another priority they are as right, only less polite.
-    if let Ok(nice) = getpriority_process(Some(getpid())) {
-        let _ = setpriority_process(None, nice + NICE);
-    }
-}
 
 /// Why the controller does not run.
 #[derive(Debug, thiserror::Error)]

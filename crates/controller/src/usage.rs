@@ -147,7 +147,7 @@ fn resident(status: &str) -> Vec<(&'static str, u64)> {
     kinds.into_iter().filter_map(|(kind, key)| Some((kind, kib(key)? << 10))).collect()
 }
 
-fn memory_limit_bytes() -> Option<u64> {
+pub(crate) fn memory_limit_bytes() -> Option<u64> {
     let info = sysinfo();
     let machine = u64::from(info.mem_unit).checked_mul(info.totalram).filter(|bytes| *bytes > 0);
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();

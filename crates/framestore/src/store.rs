@@ -59,6 +59,9 @@ pub(crate) use to_cold::{push_series, told};
 pub use turn::{Turned, Writer};
 pub use visit::{Bucket, Columns, Fall, Order, Run, Sample, Thinned, Thinner, Visit};
 
+/// What queries keep decoded of heads, where nobody says how much: those of some hundred hosts.
+pub const DECODED_BYTES: usize = 32 << 20;
+
 /// Where and how large a store is.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -74,6 +77,9 @@ pub struct Config {
     pub keep_ns: [u64; Level::ALL.len()],
     /// How old raw rows are when they may go into cold files, ns; [`u64::MAX`]: they never do.
     pub cold_after_ns: u64,
+    /// Bytes that queries keep decoded of heads, all together. Whoever asks all hosts again and again, as rules do, decodes
+    /// what has come since where there is room, and all of each head where there is none.
+    pub decoded_bytes: usize,
 }
 
 impl Config {
@@ -81,7 +87,8 @@ impl Config {
     #[must_use]
     pub fn keeping_all(dir: impl Into<PathBuf>, ring: impl Into<PathBuf>, ring_bytes: u64, max_bytes: u64) -> Self {
         let (keep_ns, cold_after_ns) = ([u64::MAX; Level::ALL.len()], u64::MAX);
-        Self { dir: dir.into(), ring: ring.into(), ring_bytes, max_bytes, keep_ns, cold_after_ns }
+        let decoded_bytes = DECODED_BYTES;
+        Self { dir: dir.into(), ring: ring.into(), ring_bytes, max_bytes, keep_ns, cold_after_ns, decoded_bytes }
     }
 }
 

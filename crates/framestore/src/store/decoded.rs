@@ -313,7 +313,7 @@ mod tests {
             rows.sort_by_key(|(line, ..)| *line);
             let asked =
                 asked.iter().map(|few| few.iter().map(|number| usize::from(*number) % WIDTH).collect::<Vec<_>>());
-            let grown = Arc::default();
+            let grown = Grown::new(1 << 20).into();
             let piece = Piece::of_head(&grown, TrackId(0), head.snapshot(), asked.clone().next().unwrap_or_default());
             let before = piece.bytes.get();
             assert_eq!(piece.times().times_ns, rows.iter().map(|(_, time_ns, _)| *time_ns).collect::<Vec<_>>());
@@ -338,7 +338,7 @@ mod tests {
     fn what_was_asked_for_first_is_all_there_is() {
         let mut head = Head::new(vec![Kind::Counter; WIDTH].into(), false);
         (0..100).for_each(|at| head.push(Line::ONLY, at, &[at; WIDTH]).unwrap());
-        let piece = Piece::of_head(&Arc::default(), TrackId(0), head.snapshot(), vec![7, 3, 7]);
+        let piece = Piece::of_head(&Grown::new(1 << 20).into(), TrackId(0), head.snapshot(), vec![7, 3, 7]);
         let columns = || piece.runs.borrow().values().map(|(count, _)| count).sum::<usize>();
         piece.columns(&[3, 7]).unwrap();
         assert_eq!(columns(), 2);

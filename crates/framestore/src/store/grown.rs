@@ -15,8 +15,6 @@ use crate::damage::Damage;
 use crate::head::{Snapshot, Walk};
 use crate::types::TrackId;
 
-/// Bytes of all of them.
-const MOST_BYTES: usize = 32 << 20;
 /// Columns of a head that are decoded at once when one is missing for the first time; next time twice as many.
 const AHEAD: usize = 8;
 const MOST_AHEAD: usize = 16;
@@ -39,13 +37,12 @@ struct Rows {
 /// Times of rows, and values of each run of columns, column after column.
 pub(super) type Values = (Vec<u64>, Vec<Vec<u64>>);
 
-impl Default for Grown {
-    fn default() -> Self {
-        Self(Mutex::new(Recent::new(MOST_BYTES)))
-    }
-}
-
 impl Grown {
+    /// Keeps so many bytes at most.
+    pub(super) fn new(most_bytes: usize) -> Self {
+        Self(Mutex::new(Recent::new(most_bytes)))
+    }
+
     /// Rows of a track's head. `None`: they are of a table, not in the log yet, of a head that was cut meanwhile, or
     /// damaged.
     pub(super) fn values(&self, track: TrackId, rows: &Snapshot, runs: &[Range<usize>]) -> Option<Values> {
@@ -138,7 +135,7 @@ mod tests {
     #[test]
     fn values_are_those_of_the_rows() {
         check!().with_type::<Vec<(u8, u8, Vec<u8>)>>().for_each(|steps| {
-            let (grown, track) = (Grown::default(), TrackId(7));
+            let (grown, track) = (Grown::new(1 << 20), TrackId(7));
             let mut head = Head::new(vec![Kind::Counter; WIDTH].into(), false);
             let (mut rows, mut sequence, mut before) = (Vec::new(), 0u64, None);
             for (what, more, asked) in steps {
@@ -170,7 +167,7 @@ mod tests {
                     assert_eq!(values, rows.iter().map(|words| words[*column]).collect::<Vec<_>>(), "column {column}");
                 }
             }
-            assert!(lock(&grown.0).bytes() <= MOST_BYTES);
+            assert!(lock(&grown.0).bytes() <= 1 << 20);
         });
     }
 }

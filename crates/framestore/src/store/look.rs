@@ -4,9 +4,10 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use super::grown::Grown;
 use super::holes::mark_holes;
 use super::open::Replayed;
-use super::{DAMAGED, Figures, Shared, Store};
+use super::{DAMAGED, DECODED_BYTES, Figures, Shared, Store};
 use crate::damage::StoreError;
 use crate::framing::files::Lock;
 use crate::types::Gap;
@@ -40,6 +41,7 @@ pub fn open_to_read(lock: &Arc<Lock>) -> Result<(Store, usize), StoreError> {
     let figures = Figures::default();
     figures.oldest_ns.store(chunks.oldest_of_all_ns().unwrap_or(0), Ordering::Relaxed);
     let (rows, gaps) = (Mutex::new(rows), Arc::new(Mutex::new(gaps)));
-    let (due, fronts, thinned, grown) = Default::default();
+    let (due, fronts, thinned) = Default::default();
+    let grown = Grown::new(DECODED_BYTES).into();
     Ok((Store(Arc::new(Shared { known, chunks, rows, gaps, due, fronts, thinned, grown, figures })), places))
 }

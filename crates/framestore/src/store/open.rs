@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::clock::Trusted;
 use super::fronts::Fronts;
+use super::grown::Grown;
 use super::holes::{Times, mark_holes, mark_lost_rollups};
 use super::rolling::Rolling;
 use super::rows::{Rows, Track};
@@ -88,7 +89,7 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
         gaps: gaps.gaps(),
         fronts: Fronts::default(),
         thinned: thinned::Cache::default(),
-        grown: Arc::default(),
+        grown: Grown::new(config.decoded_bytes).into(),
         due: Mutex::default(),
         figures: Figures::default(),
     });
