@@ -30,7 +30,7 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Datagrams per system call.
 pub const MAX_BATCH: usize = 64;
@@ -261,7 +261,6 @@ impl Socket {
         if let Some(broken) = self.broken {
             return Err(broken);
         }
-        let began = Instant::now();
         let received = self.receive(memory, now_ns, completions);
         if let Some(bypass) = &mut self.bypass {
             let exchange = &mut self.exchange;
@@ -270,7 +269,7 @@ impl Socket {
             });
         }
         self.exchange.advance(now_ns, completions);
-        self.send(now_ns, began);
+        self.send(now_ns);
         received.inspect_err(|broken| {
             self.exchange.lose(completions);
             self.broken = Some(*broken);
@@ -339,9 +338,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Sends what is queued, as far as the system takes it. It was `now_ns` at `began`: thousands of requests take
-    /// milliseconds, and the last of them must not seem to wait since the first.
-    fn send(&mut self, now_ns: u64, began: Instant) {
+    /// Sends what is queued, as far as the system takes it.
+    fn send(&mut self, now_ns: u64) {
         self.send_ns = 0;
         if self.is_unflushed {
             self.is_unflushed = self.bypass.as_mut().is_some_and(|bypass| !bypass.flush());
@@ -364,10 +362,7 @@ impl Socket {
                 _ => send_batch(&self.udp, staged),
             };
             match sent {
-                Ok(sent) => {
-                    let passed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(0);
-                    self.exchange.sent(sent, is_carried, now_ns.saturating_add(passed_ns));
-                }
+                Ok(sent) => self.exchange.sent(sent, is_carried, now_ns),
                 Err(Errno::INTR) => self.exchange.sent(0, false, now_ns),
                 Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => {
                     self.exchange.no_room(now_ns);

@@ -16,38 +16,6 @@ pub const RTO_INITIAL_NS: u64 = 20_000_000;
 /// Buckets of 12.5 % up to 1.07 s; more counts in the last one.
 pub const RTT_SHAPE: Shape = Shape { grouping_power: 3, max_power: 30 };
 
-/// What all flows of a socket wait for, beyond the shortest round trip of each: the median, a sixteenth more or less with
-/// each answer.
-///
-/// Answers of all hosts come through one port to one thread. Where that is late it is late for all of them, and a flow that
-/// was asked seconds ago does not know it yet: without this it asks again for what waits in the socket's buffer. A median,
-/// since a few hosts that are late on purpose must not hold up the others' repeats.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CommonDelay {
-    median_ns: u64,
-}
-
-/// A flow waits for so many median delays: three quarters of all answers come within two of them where they queue.
-const COMMON_DELAYS: u64 = 4;
-/// Below this nobody repeats anything ([`RTO_FLOOR_NS`]).
-const LEAST_COMMON_NS: u64 = RTO_FLOOR_NS / 16;
-
-impl Default for CommonDelay {
-    fn default() -> Self {
-        Self { median_ns: LEAST_COMMON_NS }
-    }
-}
-
-impl CommonDelay {
-    fn record(&mut self, delay_ns: u64) {
-        let step_ns = self.median_ns / 16;
-        self.median_ns = match delay_ns > self.median_ns {
-            true => (self.median_ns + step_ns).min(RTO_CAP_NS),
-            false => (self.median_ns - step_ns).max(LEAST_COMMON_NS),
-        };
-    }
-}
-
 /// What has been measured.
 #[derive(Clone, Debug)]
 pub struct Rtt {
@@ -79,12 +47,6 @@ impl Rtt {
         self.buckets[RTT_SHAPE.index(rtt_ns)] += 1;
     }
 
-    /// As [`Rtt::record`], and tells the others by how much it was longer than it can be.
-    pub(crate) fn record_with(&mut self, rtt_ns: u64, common: &mut CommonDelay) {
-        self.record(rtt_ns);
-        common.record(rtt_ns - self.min_ns);
-    }
-
     /// Time-out of a packet that was sent so many times before.
     #[must_use]
     pub fn rto_ns(&self, repeats: u8) -> u64 {
@@ -94,12 +56,6 @@ impl Rtt {
         };
         let base_ns = base_ns.clamp(RTO_FLOOR_NS, RTO_CAP_NS);
         (base_ns << repeats.min(7)).min(RTO_CAP_NS)
-    }
-
-    /// The same where others of the socket have been answered since.
-    pub(crate) fn rto_with_ns(&self, repeats: u8, common: CommonDelay) -> u64 {
-        let common_ns = self.min_ns().unwrap_or(0).saturating_add(COMMON_DELAYS * common.median_ns);
-        self.rto_ns(repeats).max(common_ns.min(RTO_CAP_NS))
     }
 
     /// Shortest, if there was any.

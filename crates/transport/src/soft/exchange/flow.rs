@@ -3,7 +3,7 @@
 
 use super::REQUEST_BYTES;
 use crate::soft::Error;
-use crate::soft::rtt::{CommonDelay, Rtt};
+use crate::soft::rtt::Rtt;
 use onlooker_wire::icrc::{Begun, ICRC_BYTES};
 use onlooker_wire::profile::{BLOCK_BYTES, DEFAULT_MAX_READ_BYTES, LARGEST_MAX_READ_BYTES};
 use onlooker_wire::{Aeth, Bth, Envelope, Psn, Qpn};
@@ -191,8 +191,8 @@ impl Flow {
     }
 
     /// An answer to what was given up: the path is slower than was thought.
-    pub(super) fn learn(&mut self, psn: Psn, sent: u32, now_ns: u64, common: &mut CommonDelay) {
-        self.rtt.record_with(u64::from(sent_at(now_ns).wrapping_sub(sent)) << SENT_SHIFT, common);
+    pub(super) fn learn(&mut self, psn: Psn, sent: u32, now_ns: u64) {
+        self.rtt.record(u64::from(sent_at(now_ns).wrapping_sub(sent)) << SENT_SHIFT);
         self.settle(psn, Place::Answered);
     }
 

@@ -13,7 +13,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use super::rtt::{CommonDelay, RTO_CAP_NS, Rtt};
+use super::rtt::{RTO_CAP_NS, Rtt};
 use super::wheel::Wheel;
 use super::{Error, MAX_BATCH};
 pub use counts::{Strays, Totals};
@@ -87,8 +87,6 @@ pub struct Exchange {
     queue: VecDeque<u32>,
     staged: Vec<Staged>,
     wheel: Wheel,
-    /// What answers to all flows are late by.
-    common: CommonDelay,
     strays: Strays,
 }
 
@@ -122,7 +120,6 @@ impl Exchange {
             queue: VecDeque::with_capacity(size as usize),
             staged: Vec::with_capacity(MAX_BATCH),
             wheel: Wheel::new(size as usize),
-            common: CommonDelay::default(),
             strays: Strays::default(),
         })
     }
@@ -335,7 +332,7 @@ impl Exchange {
             packet.state = State::Sent;
             packet.is_bypassed = is_bypassed;
             packet.sent_ns = now_ns;
-            packet.lost_ns = now_ns.saturating_add(flow.rtt.rto_with_ns(packet.repeats, self.common));
+            packet.lost_ns = now_ns.saturating_add(flow.rtt.rto_ns(packet.repeats));
             self.wheel.arm(staged.packet, packet.lost_ns.min(self.readings[packet.reading].deadline_ns));
         }
         for staged in unsent.iter().rev() {

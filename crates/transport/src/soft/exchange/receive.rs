@@ -3,7 +3,7 @@
 
 use super::flow::{Counters, Flow, Place};
 use super::tables::{Packet, State};
-use super::{Answered, CommonDelay, Exchange};
+use super::{Answered, Exchange};
 use onlooker_reader::{Completion, Memory, Outcome};
 use onlooker_wire::profile::BLOCK_BYTES;
 use onlooker_wire::tcp_read::Refusal;
@@ -44,7 +44,7 @@ impl Exchange {
             Ok(packet) => {
                 flow.counters.congestion_marked += u64::from(congested);
                 self.totals.congestion_marked += u64::from(congested);
-                accept(flow, &self.packets.places, bth.psn, &packet, (now_ns, &mut self.common))
+                accept(flow, &self.packets.places, bth.psn, &packet, now_ns)
             }
             Err(onlooker_wire::Error::Icrc { .. }) => Err(&mut flow.counters.bad_icrc),
             Err(_) => Err(&mut flow.counters.malformed),
@@ -76,7 +76,7 @@ impl Exchange {
         let reading = self.readings[packet.reading];
         let flow = self.flows[packet.flow as usize].as_mut().expect("a flow outlives its packets");
         flow.settle(packet.psn, Place::Answered);
-        flow.rtt.record_with(now_ns.saturating_sub(packet.sent_ns), &mut self.common);
+        flow.rtt.record(now_ns.saturating_sub(packet.sent_ns));
         let counters = &mut flow.counters;
         match answer {
             _ if reading.ended => {
@@ -109,11 +109,11 @@ fn accept<'a, 'f>(
     packets: &[Packet],
     psn: Psn,
     answer: &WirePacket<'a>,
-    (now_ns, common): (u64, &mut CommonDelay),
+    now_ns: u64,
 ) -> Result<(u32, Answer<'a>), &'f mut u64> {
     let place = flow.look_up(psn);
     if let Place::Lost(sent) = place {
-        flow.learn(psn, sent, now_ns, common);
+        flow.learn(psn, sent, now_ns);
     }
     let Counters { late, duplicate, unsent, wrong_length, not_ready, malformed, .. } = &mut flow.counters;
     let index = match place {

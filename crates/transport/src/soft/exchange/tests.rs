@@ -460,55 +460,6 @@ fn a_path_that_is_slower_than_the_first_time_outs_is_learnt_from_answers_that_ar
     assert!(exchange.rtt(flow).rto_ns(0) > rtt_ns && exchange.rtt(flow).smoothed_ns() > rtt_ns * 9 / 10);
 }
 
-/// READs a block from a flow whose answers take `rtt_ns`; how many requests were sent again.
-fn read_in(exchange: &mut Exchange, number: usize, flow: FlowId, rtt_ns: u64) -> u64 {
-    let (mut memory, mut completions) = (vec![Block::default()], Vec::new());
-    let (mut on_their_way, before) = (VecDeque::new(), exchange.totals().repeated);
-    let read = Read { id: 0, va: 0, rkey: RKEY, at: 0, blocks: 1, deadline_ns: u64::MAX };
-    assert_eq!(exchange.submit(flow, &[read]), 1);
-    let mut now_ns = exchange.now_ns();
-    while completions.is_empty() {
-        on_their_way.extend(exchange.stage().iter().map(|staged| (now_ns + rtt_ns, parse(staged))));
-        exchange.sent(exchange.staged.len(), false, now_ns);
-        now_ns = on_their_way[0].0.min(exchange.wake_ns().unwrap());
-        while on_their_way.front().is_some_and(|(at_ns, _)| *at_ns == now_ns) {
-            let (_, request) = on_their_way.pop_front().unwrap();
-            let answer = answer(peer(number), &request);
-            exchange.received(peer(number), &answer, false, now_ns, &mut memory, &mut completions);
-        }
-        exchange.advance(now_ns, &mut Vec::new());
-    }
-    exchange.totals().repeated - before
-}
-
-#[test]
-fn a_flow_learns_from_the_others_that_all_of_them_are_late() {
-    let (mut exchange, first, request) = one_read(u64::MAX);
-    let at = START_NS + MS / 10;
-    exchange.received(peer(0), &answer(peer(0), &request), false, at, &mut vec![Block::default()], &mut Vec::new());
-    exchange.advance(at, &mut Vec::new());
-    let mut others: Vec<FlowId> = Vec::new();
-    for number in 1..10 {
-        let flow = exchange.add_flow(peer(number), FlowConfig::default()).unwrap();
-        (0..20).for_each(|_| assert_eq!(read_in(&mut exchange, number, flow, MS / 10), 0));
-        others.push(flow);
-    }
-    // Three of the others become late: that says nothing of the rest.
-    for _ in 0..100 {
-        for (number, flow) in (1..).zip(&others) {
-            read_in(&mut exchange, number, *flow, if number < 4 { 50 * MS } else { MS / 10 });
-        }
-    }
-    assert_ne!(read_in(&mut exchange, 0, first, 3 * MS), 0);
-    // All of them do.
-    for _ in 0..30 {
-        for (number, flow) in (1..).zip(&others) {
-            read_in(&mut exchange, number, *flow, 50 * MS);
-        }
-    }
-    assert_eq!(read_in(&mut exchange, 0, first, 100 * MS), 0);
-}
-
 #[test]
 fn anything_may_come_in() {
     bolero::check!().with_type::<Vec<u8>>().for_each(|bytes| {
