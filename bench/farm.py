@@ -30,22 +30,29 @@ def start(name, targets, interval_ms, skip):
 
 
 def skipped(most_bytes):
-    """Names of regions without which a host has no more than so many bytes: the largest go first."""
-    controller = start("look", 1, 100, [])
-    try:
-        detail = lambda: get(ADDRESS, "/api/onlooker/v1/hosts/host-00000")
-        controller.wait_for("the first host is read", 60, lambda: get(ADDRESS, "/api/onlooker/v1/status")["hosts"].get("reading") == 1 and detail()["cycles"] > 3)
-        regions = {region["name"]: region["bytes"] for region in detail()["regions_list"]}
-    finally:
-        controller.kill()
-    kept, skip = 0, []
-    for name, size in sorted(regions.items(), key=lambda region: (region[0] != "beacon", region[1])):
-        if kept + size > most_bytes:
-            skip.append(name)
-        else:
-            kept += size
-    print(f"of {sum(regions.values())} bytes {kept} are read", file=sys.stderr, flush=True)
-    return skip
+    """Names of regions without which a host has no more than so many bytes: the largest go first.
+
+    Regions that packed blocks stand for are read once those are skipped, so that one look is not enough.
+    """
+    skip = []
+    while True:
+        controller = start("look", 1, 100, skip)
+        try:
+            detail = lambda: get(ADDRESS, "/api/onlooker/v1/hosts/host-00000")
+            controller.wait_for("the first host is read", 60, lambda: get(ADDRESS, "/api/onlooker/v1/status")["hosts"].get("reading") == 1 and detail()["cycles"] > 3)
+            regions = {region["name"]: region["bytes"] for region in detail()["regions_list"] if not region["problem"]}
+        finally:
+            controller.kill()
+        kept, more = 0, []
+        for name, size in sorted(regions.items(), key=lambda region: (region[0] != "beacon", region[1])):
+            if kept + size > most_bytes:
+                more.append(name)
+            else:
+                kept += size
+        if not more:
+            print(f"{kept} bytes are read of a host: {', '.join(regions)}", file=sys.stderr, flush=True)
+            return skip
+        skip += more
 
 
 def threads(pid):

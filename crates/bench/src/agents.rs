@@ -34,6 +34,7 @@ impl Agent {
         let mut way = open(&asker.ask(&[self.address])?, &[Pair::SOFT_KERNEL, Pair::TCP], &asker)?;
         let mut session = way.session(Limits::default());
         session.rest();
+        session.know_clock(way.told.relation);
         Ok((way, session))
     }
 }

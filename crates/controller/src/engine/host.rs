@@ -231,6 +231,7 @@ impl<P: Copy> Host<P> {
         // Another boot is another clock; its readings end by themselves.
         if link.told.answer.boot_id == told.answer.boot_id {
             link.told.relation = link.told.relation.or_better(told.relation, now_ns);
+            link.session.know_clock(link.told.relation);
         }
     }
 

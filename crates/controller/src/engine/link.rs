@@ -51,6 +51,7 @@ impl<P> Link<P> {
         let skip = config.skip.clone();
         session.select(move |entry, _| !skip.contains(&entry.name));
         session.rest();
+        session.know_clock(told.relation);
         session.share(schemas);
         if let Some(mirror) = mirror {
             session.mirror(mirror);

@@ -91,11 +91,13 @@ fn lock(model: &Mutex<Model>) -> MutexGuard<'_, Model> {
 fn read(model: &Mutex<Model>, connection: &mut Connection) -> (Kind, Result<Reading, HostError>) {
     let (pace, now_ns) = (Arc::new(lock(model).pace.clone()), steady_ns());
     let kind = pace.kind();
+    let clock = connection.told().relation;
     let reading = connection.read(&|session: &mut Session| {
         let pace = pace.clone();
         session.select(move |entry, _| pace.wants(&Region::of(entry), now_ns));
         // What is sampled every few seconds need not be fetched ten times a second.
         session.rest();
+        session.know_clock(clock);
     });
     (kind, reading)
 }

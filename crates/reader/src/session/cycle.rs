@@ -9,6 +9,7 @@ use super::mirror::{Mirror, Mirrored};
 use super::packed::Packed;
 use super::resolve::{Class, Classes};
 use super::{Counters, Frame, Frames, Limits, ReadError, count, outcome_name};
+use crate::clock::Relation;
 use crate::{Completion, Outcome, Read, SchemaCache, Via};
 use onlooker_bootstrap::{Answer, Control};
 use onlooker_region::control::{Directory, RegionEntry};
@@ -81,6 +82,8 @@ pub struct Session {
     pub(super) rests: bool,
     /// Those (as above), and until when.
     pub(super) resting: HashMap<(u64, u32), u64>,
+    /// The host's clock, where somebody has told it.
+    pub(super) clock: Option<Relation>,
     /// What is to be read of those (as above) that have tables.
     pub(super) occupied: HashMap<(u64, u32), Occupied>,
     /// A copy of the control region on this machine, if there is one.
@@ -130,6 +133,7 @@ impl Session {
             silent: HashMap::new(),
             rests: false,
             resting: HashMap::new(),
+            clock: None,
             occupied: HashMap::new(),
             mirrored: Mirrored::default(),
             is_mirrored: false,
@@ -173,11 +177,16 @@ impl Session {
         self.chosen = self.served.iter().map(is_chosen).collect();
     }
 
-    /// From the next cycle on leaves a region alone for a quarter of the time in which its values can move by its schema, a second at most
-    /// ([`Frame::is_resting`]), and blocks of the agent's tables without a row for a second or more: for who reads much more often than that, and keeps what
-    /// was read. Regions whose fields are in packed blocks, too, are left out, and there is a frame of those in their place.
+    /// From the next cycle on leaves regions alone whose values cannot have moved ([`Frame::is_resting`]; docs/reading.md has the times), and blocks of the
+    /// agent's tables without a row for a second or more: for who reads much more often than that, and keeps what was read. Regions whose fields are in
+    /// packed blocks, too, are left out, and there is a frame of those in their place.
     pub fn rest(&mut self) {
         self.rests = true;
+    }
+
+    /// Tells it the host's clock as it is known now: when the next sample of a region is due that is sampled seldom.
+    pub fn know_clock(&mut self, relation: Relation) {
+        self.clock = Some(relation);
     }
 
     /// What was read last is lost to whoever keeps it: the next cycle leaves nothing alone.

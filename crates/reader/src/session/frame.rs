@@ -59,8 +59,8 @@ pub(super) struct Served {
     pub(super) entry: Arc<RegionEntry>,
     /// Its decoding, or why that cannot be had.
     pub(super) plan: Result<Arc<Plan>, String>,
-    /// How long it may be left alone, ns.
-    pub(super) rest_ns: u64,
+    /// Its values move seldom: it is left alone in between.
+    pub(super) may_rest: bool,
     /// It is one of the agent's, none of whose name was replaced.
     pub(super) is_steady: bool,
 }

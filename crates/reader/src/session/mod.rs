@@ -25,6 +25,7 @@ mod mirror;
 mod packed;
 mod regions;
 mod resolve;
+mod resting;
 
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@ use super::cycle::{SILENT_NS, Session, Step};
 use super::empty::Occupied;
 use super::fetch::Span;
 use super::frame::{Problem, Served, State};
+use super::resting;
 use crate::Outcome;
 use onlooker_region::checked::Verdicts;
 use onlooker_region::limits::BLOCK_BYTES;
@@ -111,7 +112,7 @@ impl Session {
                     problem = Some(Problem::Length { needed, got });
                 } else if self.is_silent(served, now_ns) {
                     problem = Some(Problem::Silent);
-                } else if served.rest_ns > 0 && self.resting.get(&served.key()).is_some_and(is_before) {
+                } else if served.may_rest && self.resting.get(&served.key()).is_some_and(is_before) {
                     resting = true;
                 } else if self.spend(needed) {
                     blocks = needed;
@@ -200,12 +201,15 @@ impl Session {
         self.silent.retain(|_, until_ns| now_ns < *until_ns);
         self.resting.retain(|_, until_ns| now_ns < *until_ns);
         self.occupied.retain(|_, occupied| now_ns < occupied.until_ns);
-        for state in &self.frames.states {
+        if let Some(clock) = &mut self.clock {
+            self.frames.iter().for_each(|frame| frame.sharpen(clock, |_| 0, now_ns));
+        }
+        for (frame, state) in self.frames.iter().zip(&self.frames.states) {
             let refused = state.verdicts.refused();
             let is_good = state.problem.is_none() && refused.is_empty();
             let region = &served[state.region];
-            if self.rests && region.rest_ns > 0 && !state.resting && is_good {
-                self.resting.insert(region.key(), state.asked_ns.saturating_add(region.rest_ns));
+            if self.rests && region.may_rest && !state.resting && is_good {
+                self.resting.insert(region.key(), resting::until_ns(&frame, self.clock.as_ref()));
             }
             if self.rests && state.whole && !state.resting && is_good && region.entry.identity.is_agents() {
                 let memory = &self.frames.memory[state.at as usize..][..state.blocks as usize];

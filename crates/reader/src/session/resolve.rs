@@ -15,9 +15,6 @@ use onlooker_region::{Block, SchemaId};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Longest rest of a region that moves seldom, ns.
-const MAX_REST_NS: u64 = 1_000_000_000;
-
 /// A schema's text on its way.
 #[derive(Debug)]
 pub(super) struct Wanted {
@@ -51,8 +48,8 @@ impl Wanted {
 /// What is known of a schema id.
 #[derive(Clone, Debug)]
 pub(super) enum Class {
-    /// Decodes its regions, which have rest for so long, ns; kept as long as the directory refers to it.
-    Known(Arc<Plan>, u64),
+    /// Decodes its regions, and whether those may be left alone; kept as long as the directory refers to it.
+    Known(Arc<Plan>, bool),
     /// Cannot be had, and why; looked for again in the next round.
     Refused(String),
 }
@@ -102,12 +99,12 @@ impl Classes {
 
     /// A region with what is known of its schema.
     pub(super) fn serve(&self, entry: Arc<RegionEntry>) -> Served {
-        let (plan, rest_ns) = match self.get(entry.schema) {
-            Some(Class::Known(plan, rest_ns)) => (Ok(plan.clone()), *rest_ns),
-            Some(Class::Refused(why)) => (Err(why.clone()), 0),
-            None => (Err(format!("schema {} was not read", entry.schema)), 0),
+        let (plan, may_rest) = match self.get(entry.schema) {
+            Some(Class::Known(plan, may_rest)) => (Ok(plan.clone()), *may_rest),
+            Some(Class::Refused(why)) => (Err(why.clone()), false),
+            None => (Err(format!("schema {} was not read", entry.schema)), false),
         };
-        Served { entry, plan, rest_ns, is_steady: false }
+        Served { entry, plan, may_rest, is_steady: false }
     }
 
     /// Drops what nobody refers to, takes what other sessions have, and finds the texts of what is new. They go to
@@ -200,9 +197,9 @@ impl Classes {
     }
 
     fn learn(&mut self, entry: &SchemaEntry, plan: Arc<Plan>) {
-        let rest_ns = (plan.schema().moves_every_ns() / 4).min(MAX_REST_NS);
+        let may_rest = plan.schema().moves_every_ns() > 0;
         self.held.insert(entry.id, entry.bytes);
-        self.known.insert(entry.id, Class::Known(plan, rest_ns));
+        self.known.insert(entry.id, Class::Known(plan, may_rest));
     }
 
     /// Takes the texts that have arrived; returns those with blocks that are worth another try.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
+use crate::clock::{Moment, Relation};
 use crate::drive::{DriveError, read_host};
 use crate::memory::{self, CONTROL_RKEY, CONTROL_VA, Host, INCARNATION, Memory, PLACE, Region, write_blocks};
 use crate::{Broken, Completion, Read, Requester, Via};
@@ -455,4 +456,35 @@ fn what_cannot_have_moved_is_left_alone_for_a_quarter_of_its_time_where_that_is_
     assert_eq!(read(&mut reading, 499_000, 4), (1, "node.g 4".into()));
     assert_eq!(read(&mut reading, 1_001, 5), (0, "slow.s 5, node.g 5".into()));
     assert_eq!(read(&mut reading, 1, 6), (1, "node.g 6".into()));
+}
+
+#[test]
+fn where_the_host_s_clock_is_known_there_is_a_look_for_each_sample() {
+    let mut host = Host::new(64);
+    let slow = host.region(1, "slow", &[], SLOW);
+    // The host's clock is 7 s behind, and a sample is written every 2 ms of it.
+    let sample = |at_ns: u64| commit(slow.words.block(0), slow.entry.identity, at_ns, |p| p.set(0, at_ns));
+    sample(1);
+    let mut reading = Reading::of(&host, Limits::default());
+    let now_ns = reading.direct.now_ns.clone();
+    now_ns.store(7_000_000_000, Ordering::Relaxed);
+    let moment = |steady_ns| Moment { steady_ns, utc_ns: 0 };
+    reading.session.rest();
+    reading.session.know_clock(Relation::new(0, moment(7_000_000_000), moment(7_000_000_000)));
+    let (mut looks, mut seen) = (0, Vec::new());
+    for at_ns in (0..10_000_000).step_by(100_000) {
+        // The third one is late by 1 ms.
+        if (at_ns + 500_000) % 2_000_000 == 0 && at_ns != 5_500_000 || at_ns == 6_500_000 {
+            sample(at_ns);
+        }
+        now_ns.store(7_000_000_000 + at_ns, Ordering::Relaxed);
+        reading.read().unwrap();
+        looks += usize::from(!reading.session.frames().all(|frame| frame.is_resting()));
+        seen.extend(reading.lines().pop().filter(|line| seen.last() != Some(line)));
+    }
+    assert_eq!(
+        seen,
+        ["slow.s 1", "slow.s 1500000", "slow.s 3500000", "slow.s 6500000", "slow.s 7500000", "slow.s 9500000"]
+    );
+    assert!((10..25).contains(&looks), "{looks}");
 }

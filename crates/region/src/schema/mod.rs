@@ -358,6 +358,13 @@ impl Group {
         Self { kind, blocks, acquisition: Acquisition::Direct, max_age_ns: 0, twin_of: None, key: Vec::new(), fields }
     }
 
+    /// The shortest time in which a value can move by design, ns; 0: at any time.
+    #[must_use]
+    pub fn moves_every_ns(&self) -> u64 {
+        let resolution_ns = self.fields.iter().map(|field| field.resolution_ns).min().unwrap_or(u64::MAX);
+        resolution_ns.max(self.max_age_ns)
+    }
+
     /// Room for fields: slots, or bytes of a foreign group, or value slots of one row.
     #[must_use]
     pub fn room(&self) -> usize {
@@ -452,11 +459,7 @@ impl Schema {
     /// The shortest time in which a value can move by design, ns; 0: at any time.
     #[must_use]
     pub fn moves_every_ns(&self) -> u64 {
-        let of_group = |group: &Group| {
-            let resolution_ns = group.fields.iter().map(|field| field.resolution_ns).min().unwrap_or(u64::MAX);
-            resolution_ns.max(group.max_age_ns)
-        };
-        self.groups.iter().map(of_group).min().unwrap_or(0)
+        self.groups.iter().map(Group::moves_every_ns).min().unwrap_or(0)
     }
 
     /// Groups with the block at which each begins.
