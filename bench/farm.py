@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a controller over many hosts and says how late it is and what it takes; for bench/bench-farm.
 
-Usage: farm.py DIRECTORY HOT_DIRECTORY "NAME:TARGETS:INTERVAL_MS:BYTES:SECONDS ..." ADDRESS=TOKEN_FILE...
+Usage: farm.py DIRECTORY HOT_DIRECTORY "NAME:TARGETS:INTERVAL_MS:BYTES:SECONDS ..." AGENT_PID,... ADDRESS=TOKEN_FILE...
 
 A few agents stand for many hosts: each target is one of them under a name of its own. BYTES says how much of a host is
 read: regions are skipped until it has no more than that; 0: none is.
@@ -12,11 +12,11 @@ import pathlib
 import sys
 import time
 
-from controller import TICK, Controller, Look, get, memory_kib, targets_of, ticks
+from controller import TICK, Controller, Look, get, memory_kib, targets_of
 
 directory, hot = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 cases = [case.split(":") for case in sys.argv[3].split()]
-agents = [pair.split("=", 1) for pair in sys.argv[4:]]
+agent_pids, agents = sys.argv[4].split(","), [pair.split("=", 1) for pair in sys.argv[5:]]
 ADDRESS = "127.0.0.1:7180"
 
 
@@ -71,16 +71,34 @@ def softirq_ticks():
         return int(file.readline().split()[7])
 
 
-def answering_ticks():
-    """CPU ticks of the kernel threads of the hosts' devices."""
-    spent = 0
-    for process in os.listdir("/proc"):
+def program_ns():
+    """What the agents' BPF programs have taken while the kernel measured it, ns."""
+    spent = {}
+    for agent in agent_pids:
+        for number in os.listdir(f"/proc/{agent}/fdinfo"):
+            try:
+                with open(f"/proc/{agent}/fdinfo/{number}") as file:
+                    lines = dict(line.split(":", 1) for line in file if ":" in line)
+            except FileNotFoundError:
+                continue
+            if "run_time_ns" in lines:
+                spent[lines["prog_id"]] = int(lines["run_time_ns"])
+    return sum(spent.values())
+
+
+def answering_us(seconds):
+    """What a reading takes of the hosts' responders, which run within the reading thread's sends here; us."""
+    readings = lambda: get(ADDRESS, "/api/onlooker/v1/status")["cycles"]
+    with open("/proc/sys/kernel/bpf_stats_enabled", "r+") as stats:
+        stats.write("1")
+        stats.flush()
         try:
-            with open(f"/proc/{process}/comm") as file:
-                spent += ticks(process) if file.read().startswith("napi/eth0-") else 0
-        except (FileNotFoundError, NotADirectoryError, ProcessLookupError):
-            pass  # no process, or one that has ended
-    return spent
+            spent_ns, begun = program_ns(), readings()
+            time.sleep(seconds)
+            return (program_ns() - spent_ns) / 1e3 / max(readings() - begun, 1)
+        finally:
+            stats.seek(0)
+            stats.write("0")
 
 
 def at(values, quantile):
@@ -96,9 +114,10 @@ def run(name, targets, interval_ms, most_bytes, seconds):
         until_all_s = controller.wait_for("all hosts are read", 600, lambda: get(ADDRESS, "/api/onlooker/v1/status")["hosts"].get("reading") == targets)
         controller.wait_for("every host has been read twice", 600, lambda: all(host["cycles"] > 1 for host in get(ADDRESS, "/api/onlooker/v1/hosts")["hosts"]))
         time.sleep(min(20, seconds))
-        first, before, soft, answering = Look(ADDRESS, controller.pid), threads(controller.pid), softirq_ticks(), answering_ticks()
+        first, before, soft = Look(ADDRESS, controller.pid), threads(controller.pid), softirq_ticks()
         time.sleep(seconds)
-        last, after, soft, answering = Look(ADDRESS, controller.pid), threads(controller.pid), softirq_ticks() - soft, answering_ticks() - answering
+        last, after, soft = Look(ADDRESS, controller.pid), threads(controller.pid), softirq_ticks() - soft
+        answering = answering_us(min(5, seconds))
         memory = memory_kib(controller.pid)[1] + os.stat(hot / f"farm-{name}").st_blocks / 2
     finally:
         controller.kill()
@@ -113,9 +132,10 @@ def run(name, targets, interval_ms, most_bytes, seconds):
     series = sum(host["series"] for host in last.hosts.values())
     late = [host["lateness_us"] for host in last.hosts.values()]
     share = lambda ticks: f"{ticks / TICK / passed_s * 100:.1f} %"
+    engine_us = spent.get("engine", 0) / TICK / max(readings, 1) * 1e6
     shares = ", ".join(f"{thread} {share(ticks)}" for thread, ticks in sorted(spent.items(), key=lambda one: -one[1]) if ticks)
-    print(f"{name}: {readings} readings in {passed_s:.0f} s, gaps {reasons}; of a core: {shares}; softirq of all cores {share(soft)}, "
-          f"hosts' devices {share(answering)}; {(last.status['reads'] - first.status['reads']) / max(readings, 1):.1f} READs a reading; "
+    print(f"{name}: {readings} readings in {passed_s:.0f} s, gaps {reasons}; of a core: {shares}; softirq of all cores {share(soft)}; "
+          f"of a reading: {engine_us:.1f} us of the reading thread, {answering:.1f} of them hosts' programs; {(last.status['reads'] - first.status['reads']) / max(readings, 1):.1f} READs a reading; "
           f"lateness max {max(one['max'] for one in late) / 1e3:.1f} ms; {memory * 1024 / max(series, 1):.0f} bytes a series", file=sys.stderr, flush=True)
     for label, value in {
         "until_all_s": round(until_all_s, 1),
@@ -124,7 +144,7 @@ def run(name, targets, interval_ms, most_bytes, seconds):
         "lateness_p50_ms": round(at([one["p50"] for one in late], 0.5) / 1e3, 3),
         "lateness_p99_ms": round(at([one["p99"] for one in late], 0.99) / 1e3, 3),
         "memory_kib": round(memory / targets, 1),
-        "engine_us": round(spent.get("engine", 0) / TICK / max(readings, 1) * 1e6, 2),
+        "engine_us": round(engine_us - answering, 2),
     }.items():
         print("figure", name, label, value, flush=True)
 

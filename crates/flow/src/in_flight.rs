@@ -51,7 +51,7 @@ impl Room {
 /// How long a READ was under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Took {
-    /// This one.
+    /// This one at least: what passed between two looks of the reader is no queue's doing, as far as it knows.
     pub ns: u64,
     /// The quickest of its host lately.
     pub least_ns: u64,
@@ -106,18 +106,18 @@ impl InFlight {
         self.bytes += bytes;
     }
 
-    /// A READ has ended, however it did.
+    /// A READ has ended, however it did. It is seen now, and was not when the reader looked before, at `looked_ns`.
     ///
     /// # Panics
     /// If more ends than has begun.
-    pub fn end(&mut self, host: FlowId, bytes: u64, now_ns: u64) -> Took {
+    pub fn end(&mut self, host: FlowId, bytes: u64, looked_ns: u64, now_ns: u64) -> Took {
         let own = self.of_host.get_mut(host.0 as usize).filter(|own| own.bytes >= bytes);
         let own = own.expect("what ends has begun");
         let begun_ns = own.begun_ns.pop_front().expect("what ends has begun");
         own.bytes -= bytes;
         self.bytes -= bytes;
-        let ns = now_ns.saturating_sub(begun_ns);
-        let least_ns = own.least_ns.map_or(ns, |least_ns| ns.min(least_ns + least_ns / FORGOTTEN_PART + 1));
+        let [ns, most_ns] = [looked_ns.min(now_ns), now_ns].map(|ended_ns| ended_ns.saturating_sub(begun_ns));
+        let least_ns = own.least_ns.map_or(most_ns, |least_ns| most_ns.min(least_ns + least_ns / FORGOTTEN_PART + 1));
         own.least_ns = Some(least_ns);
         Took { ns, least_ns }
     }
@@ -190,7 +190,7 @@ mod tests {
                 }
                 for _ in 0..usize::from(*ends).min(under_way.len()) {
                     let (host, bytes) = under_way.swap_remove(usize::from(*ends) % under_way.len());
-                    in_flight.end(host, bytes, 0);
+                    in_flight.end(host, bytes, 0, 0);
                 }
             }
             (0..4).for_each(|host| in_flight.forget(FlowId(host)));
@@ -205,8 +205,8 @@ mod tests {
         let mut in_flight = InFlight::default();
         in_flight.begin(FlowId(1), 1, credit, 0);
         in_flight.begin(FlowId(0), 1, credit, 0);
-        in_flight.end(FlowId(1), 1, 0);
-        in_flight.end(FlowId(1), 1, 0);
+        in_flight.end(FlowId(1), 1, 0, 0);
+        in_flight.end(FlowId(1), 1, 0, 0);
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
         [5, 6].into_iter().for_each(|now_ns| in_flight.begin(FlowId(1), 10, credit, now_ns));
         let of = |in_flight: &InFlight, host, now_ns| in_flight.stalled(FlowId(host), now_ns);
         assert_eq!([4, 5].map(|ns| of(&in_flight, 1, STALLED_NS + ns)), [0, 20]);
-        in_flight.end(FlowId(1), 10, 7);
+        in_flight.end(FlowId(1), 10, 7, 7);
         assert_eq!([5, 6].map(|ns| of(&in_flight, 1, STALLED_NS + ns)), [0, 10]);
         assert_eq!([0, 2].map(|host| of(&in_flight, host, u64::MAX)), [0, 0]);
     }
@@ -227,7 +227,7 @@ mod tests {
         let mut in_flight = InFlight::default();
         let mut took = |host, begun_ns, ended_ns| {
             in_flight.begin(FlowId(host), 1, credit, begun_ns);
-            in_flight.end(FlowId(host), 1, ended_ns)
+            in_flight.end(FlowId(host), 1, ended_ns, ended_ns)
         };
         assert_eq!(took(0, 5, 25), Took { ns: 20, least_ns: 20 });
         assert_eq!(took(1, 5, 1005), Took { ns: 1000, least_ns: 1000 });
@@ -239,6 +239,19 @@ mod tests {
         assert_eq!(took(0, 30, 40), Took { ns: 10, least_ns: 10 });
         in_flight.forget(FlowId(0));
         in_flight.begin(FlowId(0), 1, credit, 0);
-        assert_eq!(in_flight.end(FlowId(0), 1, 70), Took { ns: 70, least_ns: 70 });
+        assert_eq!(in_flight.end(FlowId(0), 1, 70, 70), Took { ns: 70, least_ns: 70 });
+    }
+
+    #[test]
+    fn a_reader_that_was_busy_does_not_take_that_for_the_network() {
+        let credit = Credit { all_bytes: 100, host_bytes: 100 };
+        let mut in_flight = InFlight::default();
+        let mut took = |looked_ns, ended_ns| {
+            in_flight.begin(FlowId(0), 1, credit, 100);
+            in_flight.end(FlowId(0), 1, looked_ns, ended_ns)
+        };
+        assert_eq!(took(120, 130), Took { ns: 20, least_ns: 30 }, "it may have come just after");
+        assert_eq!(took(90, 9_100), Took { ns: 0, least_ns: 31 }, "it may have come at once");
+        assert_eq!(took(9_000, 9_010), Took { ns: 8_900, least_ns: 32 }, "it was not there for long");
     }
 }

@@ -117,7 +117,7 @@ impl Reader {
         let Host { flow, missing, .. } = &mut self.hosts[host];
         *missing -= 1;
         let (flow, is_last) = (*flow, *missing == 0);
-        let took = self.in_flight.end(flow, FRAGMENT_BYTES, now_ns);
+        let took = self.in_flight.end(flow, FRAGMENT_BYTES, now_ns, now_ns);
         self.heed(took, is_marked, now_ns);
         if is_last {
             self.schedule.remove(flow);

@@ -20,19 +20,19 @@ impl<P: Copy> Memory for Hosts<'_, P> {
 }
 
 /// Gives READs that have ended to their hosts; answers say how much came and how long it took. How many were answered,
-/// and their bytes.
+/// and their bytes. `times` are when it was looked for them before, and now.
 pub(super) fn deliver<C: Carry>(
     hosts: &mut [Option<Host<C::Place>>],
     carriers: &mut C,
     in_flight: &mut InFlight,
     credits: &mut Credits,
     completions: &[Completion],
-    now_ns: u64,
+    times: (u64, u64),
 ) -> (u64, u64) {
     let (mut reads, mut all_bytes) = (0, 0);
     for completion in completions {
         if let Some(host) = hosts.get_mut(names::host_of(completion.id)).and_then(Option::as_mut) {
-            let took = host.complete(carriers, in_flight, *completion, now_ns);
+            let took = host.complete(carriers, in_flight, *completion, times);
             if let Some((bytes, took)) = took {
                 credits.answered(bytes, took);
                 reads += 1;

@@ -191,6 +191,9 @@ struct Engine<N: Connect> {
     credits_at_ns: u64,
     overdue_ns: u64,
     in_flight: InFlight,
+    /// When answers were looked for last, or it woke up since.
+    looked_ns: u64,
+    was_asleep: bool,
     /// Somebody waits for credit, or for room on its way, which may come with nothing else.
     is_short: bool,
     polling: Polling,
@@ -234,6 +237,8 @@ impl<N: Connect> Engine<N> {
             credits_at_ns: 0,
             overdue_ns: 0,
             in_flight: InFlight::default(),
+            looked_ns: 0,
+            was_asleep: false,
             is_short: false,
             polling: Polling::new(config.waiting, config.poll_percent),
             clocks: clock::Turn::default(),
@@ -255,6 +260,10 @@ impl<N: Connect> Engine<N> {
     /// Does what is to be done now. `clock` tells the time, ns.
     fn turn(&mut self, clock: impl Fn() -> u64) -> Next {
         let now_ns = clock();
+        if std::mem::take(&mut self.was_asleep) {
+            // Who sleeps is woken by the first answer.
+            self.looked_ns = now_ns;
+        }
         if !self.take_orders(now_ns) || self.processor.is_gone() {
             return Next::Stop;
         }
@@ -274,7 +283,8 @@ impl<N: Connect> Engine<N> {
         }
         let until_ns = self.wake_ns(now_ns);
         let under_way = self.under_way(now_ns);
-        if self.polling.again(under_way, now_ns) { Next::Again } else { Next::Sleep { until_ns } }
+        self.was_asleep = !self.polling.again(under_way, now_ns);
+        if self.was_asleep { Next::Sleep { until_ns } } else { Next::Again }
     }
 
     /// What may come soon: hosts that have been silent for a while are not waited for.
@@ -424,7 +434,8 @@ impl<N: Connect> Engine<N> {
         self.carriers.poll(memory, now_ns, &mut self.completions, &mut self.gone);
         self.lose_devices(now_ns);
         let Self { hosts, carriers, in_flight, credits, completions, .. } = self;
-        let (reads, bytes) = hosts::deliver(hosts, carriers, in_flight, credits, completions, now_ns);
+        let times = (std::mem::replace(&mut self.looked_ns, now_ns), now_ns);
+        let (reads, bytes) = hosts::deliver(hosts, carriers, in_flight, credits, completions, times);
         self.pressure.reads.fetch_add(reads, Ordering::Relaxed);
         self.pressure.read_bytes.fetch_add(bytes, Ordering::Relaxed);
         let mut moved = !self.completions.is_empty();

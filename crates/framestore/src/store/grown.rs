@@ -20,6 +20,9 @@ const AHEAD: usize = 8;
 const MOST_AHEAD: usize = 16;
 /// Columns of a head: with more, those before are forgotten. A dashboard asks for some of each of 20 metrics.
 const MOST_COLUMNS: usize = 512;
+/// A column that nobody has asked for in so many calls is forgotten: of thousands of hosts, what was decoded ahead must not
+/// take the room of what rules ask for each time.
+const PATIENCE_CALLS: u32 = 64;
 
 /// Heads by their tracks.
 pub(super) struct Grown(Mutex<Recent<TrackId, Arc<Mutex<Rows>>>>);
@@ -30,8 +33,16 @@ struct Rows {
     first: u64,
     walk: Walk,
     times_ns: Vec<u64>,
-    columns: BTreeMap<usize, Vec<u64>>,
+    columns: BTreeMap<usize, Column>,
     ahead: usize,
+    calls: u32,
+}
+
+#[derive(Default)]
+struct Column {
+    values: Vec<u64>,
+    /// Number of the last call that asked for it.
+    asked: u32,
 }
 
 /// Times of rows, and values of each run of columns, column after column.
@@ -61,17 +72,21 @@ impl Grown {
 impl Rows {
     fn new(first: u64, rows: &Snapshot) -> Self {
         let (times_ns, columns) = Default::default();
-        Self { first, walk: Walk::new(rows), times_ns, columns, ahead: AHEAD }
+        Self { first, walk: Walk::new(rows), times_ns, columns, ahead: AHEAD, calls: 0 }
     }
 
     fn bytes(&self) -> usize {
-        let words: usize = self.columns.values().map(Vec::capacity).sum();
+        let words: usize = self.columns.values().map(|column| column.values.capacity()).sum();
         size_of::<Self>() + (words + self.times_ns.capacity()) * 8 + self.walk.bytes()
     }
 
     fn values(&mut self, first: u64, rows: &Snapshot, runs: &[Range<usize>]) -> Option<Values> {
         if first < self.first {
             return None;
+        }
+        self.calls = self.calls.wrapping_add(1);
+        if self.calls.is_multiple_of(PATIENCE_CALLS) {
+            self.columns.retain(|_, column| self.calls.wrapping_sub(column.asked) < PATIENCE_CALLS);
         }
         if first > self.first {
             self.first = first;
@@ -85,18 +100,23 @@ impl Rows {
             return None;
         }
         let count = rows.len() as usize;
-        let of_run = |run: &Range<usize>| {
-            let columns = self.columns.range(run.clone()).filter_map(|(_, values)| values.get(..count));
-            columns.flatten().copied().collect()
+        let times_ns = self.times_ns.get(..count)?.to_vec();
+        let mut of_run = |run: &Range<usize>| {
+            let mut all = Vec::with_capacity(run.len() * count);
+            for (_, column) in self.columns.range_mut(run.clone()) {
+                column.asked = self.calls;
+                all.extend_from_slice(&column.values[..count]);
+            }
+            all
         };
-        Some((self.times_ns.get(..count)?.to_vec(), runs.iter().map(of_run).collect()))
+        Some((times_ns, runs.iter().map(&mut of_run).collect()))
     }
 
     /// Nothing is decoded any more.
     fn begin(&mut self, rows: &Snapshot) {
         self.walk = Walk::new(rows);
         self.times_ns.clear();
-        self.columns.values_mut().for_each(Vec::clear);
+        self.columns.values_mut().for_each(|column| column.values.clear());
     }
 
     /// From now on with these columns, and some behind them.
@@ -107,7 +127,8 @@ impl Rows {
         if self.columns.len() + wanted().count() > MOST_COLUMNS {
             self.columns.clear();
         }
-        wanted().for_each(|column| _ = self.columns.entry(column).or_default());
+        let asked = self.calls;
+        wanted().for_each(|column| self.columns.entry(column).or_default().asked = asked);
         self.begin(rows);
     }
 
@@ -116,7 +137,7 @@ impl Rows {
         let Self { walk, times_ns, columns, .. } = self;
         walk.go_on(rows, |time_ns, words| {
             times_ns.push(time_ns);
-            columns.iter_mut().for_each(|(column, values)| values.push(words[*column]));
+            columns.iter_mut().for_each(|(number, column)| column.values.push(words[*number]));
         })
     }
 }

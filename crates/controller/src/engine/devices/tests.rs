@@ -211,7 +211,7 @@ impl World {
             }
         }
         let credits = &mut Credits::new(onlooker_flow::Limits::default(), Sharing::Total);
-        deliver(hosts, carriers, in_flight, credits, &completions, *now_ns);
+        deliver(hosts, carriers, in_flight, credits, &completions, (*now_ns, *now_ns));
     }
 
     /// Reads all hosts once: how many regions each has given, or why none.

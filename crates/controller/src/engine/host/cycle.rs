@@ -138,13 +138,13 @@ impl<P: Copy> Host<P> {
         carriers: &mut impl Carry<Place = P>,
         in_flight: &mut InFlight,
         completion: Completion,
-        now_ns: u64,
+        (looked_ns, now_ns): (u64, u64),
     ) -> Option<(u64, Took)> {
         let completion = Completion { id: names::local_of(completion.id), ..completion };
         let link = self.link.as_mut()?;
         let bytes = bytes_of(link.session.blocks_of(completion.id));
         // Of a batch that is forgotten nothing is under way.
-        let took = (bytes > 0).then(|| (bytes, in_flight.end(self.flow, bytes, now_ns)));
+        let took = (bytes > 0).then(|| (bytes, in_flight.end(self.flow, bytes, looked_ns, now_ns)));
         let took = took.filter(|_| completion.outcome == Outcome::Done);
         let Some(cycle) = &mut self.cycle else { return took };
         // What has failed says why: to the session it is only lost, or refused.
