@@ -26,13 +26,18 @@ const LATE_PART: u64 = 4;
 pub(super) fn until_ns(frame: &Frame<'_>, clock: Option<&Relation>) -> u64 {
     let (Some(schema), Some(checked)) = (frame.schema(), frame.checked()) else { return 0 };
     let (asked_ns, _) = frame.times_ns();
-    let of_group = |(number, group): (usize, &Group)| {
+    let written_ns = |(number, group): (usize, &Group)| {
         let is_computed = frame.entry().acquisition(group) == Acquisition::Computed;
         let host_ns = checked.time_ns(number, 0).filter(|host_ns| *host_ns > 0 && !is_computed);
-        let written_ns = clock.zip(host_ns).map(|(clock, host_ns)| clock.steady_ns(host_ns));
-        next_look_ns(group.moves_every_ns(), written_ns, asked_ns)
+        clock.zip(host_ns).map(|(clock, host_ns)| clock.steady_ns(host_ns))
     };
-    schema.groups.iter().enumerate().map(of_group).min().unwrap_or(0)
+    let groups = || schema.groups.iter().enumerate();
+    if frame.entry().identity.is_agents() {
+        // It samples a region as a whole, and leaves alone what has no rows.
+        return next_look_ns(schema.moves_every_ns(), groups().filter_map(written_ns).max(), asked_ns);
+    }
+    let of_group = |group: (usize, &Group)| next_look_ns(group.1.moves_every_ns(), written_ns(group), asked_ns);
+    groups().map(of_group).min().unwrap_or(0)
 }
 
 /// Of values that can move every so often and were written then, the reader's clock, which may say anything.

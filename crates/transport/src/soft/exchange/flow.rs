@@ -9,8 +9,10 @@ use onlooker_wire::profile::{BLOCK_BYTES, DEFAULT_MAX_READ_BYTES, LARGEST_MAX_RE
 use onlooker_wire::{Aeth, Bth, Envelope, Psn, Qpn};
 use std::net::SocketAddr;
 
-/// Places of the window of sequence numbers per packet that may be in flight: so long is remembered what became of a number.
+/// Places of the window of sequence numbers per packet in flight: so long is remembered what became of a number.
 const PLACES_PER_PACKET: usize = 4;
+/// Places to begin with. Most hosts never have more than a few packets under way.
+const FIRST_PLACES: usize = 64;
 
 /// What a host allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,8 +142,6 @@ impl Flow {
             let begun = Envelope::socket(from, to).and_then(|envelope| Begun::new(envelope, payload_bytes));
             begun.map_err(|_| Error::Family { local, peer })
         };
-        let packets = (config.credit_bytes / BLOCK_BYTES) as usize;
-        let places = (packets * PLACES_PER_PACKET).next_power_of_two();
         Ok(Self {
             peer,
             config,
@@ -149,7 +149,7 @@ impl Flow {
             incoming: begun(peer, local, Bth::BYTES + Aeth::BYTES + config.max_read_bytes as usize + ICRC_BYTES)?,
             qpn,
             next_psn: psn,
-            window: vec![(psn, Place::Unused); places].into(),
+            window: vec![(psn, Place::Unused); FIRST_PLACES].into(),
             bytes: 0,
             reads: 0,
             closing: false,
@@ -157,6 +157,21 @@ impl Flow {
             counters: Counters::default(),
             rtt: Rtt::default(),
         })
+    }
+
+    /// Packets of so many bytes more are to go: there are places for all of them.
+    pub(super) fn take(&mut self, bytes: u32) {
+        self.bytes += bytes;
+        let places = ((self.bytes / BLOCK_BYTES) as usize * PLACES_PER_PACKET).next_power_of_two();
+        if places > self.window.len() {
+            let new = vec![(self.next_psn, Place::Unused); places].into();
+            for (psn, place) in std::mem::replace(&mut self.window, new) {
+                if place != Place::Unused {
+                    let index = self.index(psn);
+                    self.window[index] = (psn, place);
+                }
+            }
+        }
     }
 
     /// A number that nobody waits for, now the packet's. Numbers whose place is held by a slow packet are passed over, so that the window

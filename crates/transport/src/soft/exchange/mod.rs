@@ -274,7 +274,8 @@ impl Exchange {
                 self.queue.push_back(packet);
                 self.wheel.arm(packet, deadline_ns.min(now_ns.saturating_add(RTO_CAP_NS)));
             }
-            (flow.bytes, flow.reads) = (flow.bytes + bytes, flow.reads + 1);
+            flow.take(bytes);
+            flow.reads += 1;
             (self.bytes, self.reads) = (self.bytes + bytes, self.reads + 1);
         }
         reads.len()
