@@ -8,7 +8,8 @@ const PIECE_NS: u64 = 300_000_000_000;
 /// What takes longer counts as this, us: 100 s.
 const MAX_US: u64 = 100_000_000;
 
-/// Times of the last five to ten minutes. 20 KiB: there are two for each host.
+/// Times of the last five to ten minutes. Each piece has 256 bytes for each doubling of the longest of them from 0.2 ms on:
+/// there are four pieces for each host.
 #[derive(Debug)]
 pub struct Recent {
     /// Of u16: 65,535 of each length are enough at 5 ms.
@@ -19,9 +20,13 @@ pub struct Recent {
 
 impl Default for Recent {
     fn default() -> Self {
-        let piece = || Histogram::new_with_max(MAX_US, 2).expect("valid bounds");
         Self { now: piece(), before: piece(), since_ns: 0 }
     }
+}
+
+/// Without times: it grows with the longest.
+fn piece() -> Histogram<u16> {
+    Histogram::new(2).expect("two digits")
 }
 
 impl Recent {
@@ -30,21 +35,18 @@ impl Recent {
         if now_ns.saturating_sub(self.since_ns) >= PIECE_NS {
             // After a long silence what is there is not of the time before.
             let is_old = now_ns.saturating_sub(self.since_ns) >= 2 * PIECE_NS;
-            std::mem::swap(&mut self.now, &mut self.before);
-            self.now.reset();
-            if is_old {
-                self.before.reset();
-            }
+            let last = std::mem::replace(&mut self.now, piece());
+            self.before = if is_old { piece() } else { last };
             self.since_ns = now_ns;
         }
-        self.now.saturating_record((ns / 1_000).min(MAX_US));
+        self.now.record((ns / 1_000).min(MAX_US)).expect("it grows, and 100 s is less than it can have");
     }
 
     /// These quantiles and the largest, ns; 0 where there is nothing.
     #[must_use]
     pub fn quantiles_ns<const N: usize>(&self, quantiles: [f64; N]) -> ([u64; N], u64) {
         let mut both = self.now.clone();
-        both.add(&self.before).expect("the same bounds");
+        both.add(&self.before).expect("it grows");
         let ns = |us: u64| us * 1_000;
         (quantiles.map(|quantile| ns(both.value_at_quantile(quantile))), ns(both.max()))
     }
