@@ -7,8 +7,9 @@
 //! - It gives way, once a round trip, to three signs of a queue that is too long: an answer marked CE (RFC 3168), more
 //!   than one READ in [`LOSS_PART`] that was answered only when it was repeated, and most answers later by [`LATE_NS`]
 //!   than what is usual for their hosts. How late is counted up to when the reader looked before: a reader without a
-//!   processor is late by itself, and less under way would make it slower still. A READ that nobody answers takes nothing: a host that is down, a firewall and a
-//!   responder's silent refusal look the same, and none of them is congestion. It holds its bytes until its time-out.
+//!   processor is late by itself, and less under way would make it slower still. A READ that nobody answers takes nothing:
+//!   a host that is down, a firewall and a responder's silent refusal look the same, and none of them is congestion. It
+//!   holds its bytes until its time-out.
 //! - It grows where that pays ([`Growth`]): while hosts wait for credit, a larger total is tried, and kept if more bytes
 //!   come in the same time. On a link that is full, more bytes under way are only a longer queue.
 //!

@@ -392,6 +392,8 @@ fn nothing_is_allocated_per_read() {
     let peer = responder(&memory(0), localhost(false), 0, Box::new(honest));
     let mut requester = connect(peer, 1024);
     let (reads, mut into) = (reads(1000, 2, u64::MAX), vec![Block::default(); 2000]);
+    // Once there is room for as many as are under way at a time.
+    complete(&mut requester, &reads, &mut into);
     let mut completions = Vec::with_capacity(2000);
     let before = ALLOCATIONS.get();
     let (mut sent, begin) = (0, Instant::now());

@@ -34,10 +34,16 @@ pub(super) fn until_ns(frame: &Frame<'_>, clock: Option<&Relation>) -> u64 {
     let groups = || schema.groups.iter().enumerate();
     if frame.entry().identity.is_agents() {
         // It samples a region as a whole, and leaves alone what has no rows.
-        return next_look_ns(schema.moves_every_ns(), groups().filter_map(written_ns).max(), asked_ns);
+        let every_ns = schema.groups.iter().map(every_ns).min().unwrap_or(0);
+        return next_look_ns(every_ns, groups().filter_map(written_ns).max(), asked_ns);
     }
-    let of_group = |group: (usize, &Group)| next_look_ns(group.1.moves_every_ns(), written_ns(group), asked_ns);
+    let of_group = |group: (usize, &Group)| next_look_ns(every_ns(group.1), written_ns(group), asked_ns);
     groups().map(of_group).min().unwrap_or(0)
+}
+
+/// How often a group is written: what moves more seldom than it is sampled may move with any sample.
+fn every_ns(group: &Group) -> u64 {
+    if group.max_age_ns > 0 { group.max_age_ns } else { group.moves_every_ns() }
 }
 
 /// Of values that can move every so often and were written then, the reader's clock, which may say anything.

@@ -20,6 +20,7 @@ use super::super::Shared;
 use super::own::Lines;
 use crate::fleet::{Sampler, VITALS_INTERVAL};
 use crate::keep::{Counters, Ingest};
+use crate::niceness::come_after_reading;
 
 /// Time between two samples.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -45,6 +46,7 @@ impl Recording {
         };
         let (mut own, mut of_vitals, mut sampler) = (to(), to(), Sampler::default());
         let thread = thread::Builder::new().name("own".into()).spawn(move || {
+            come_after_reading();
             let (mut next, mut next_own) = (Instant::now(), Instant::now() + INTERVAL);
             while stopped.recv_timeout(next.saturating_duration_since(Instant::now())) == Err(RecvTimeoutError::Timeout)
             {
