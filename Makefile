@@ -53,10 +53,11 @@ help:
 	@echo 'make attack        an unprivileged program and somebody at the HTTP port do their worst for a minute; honest hosts and users must not notice (root)'
 	@echo 'make soak-agent    the agent killed 100 times while it is read and a program counts (root)'
 	@echo 'make ui            the dashboard: checked, tested, built'
-	@echo 'make lab           guests with other kernels and soft-RoCE: lab-smoke, lab-contract, lab-devices, lab-verbs, lab-cost, lab-pairs, lab-faults, lab-table, lab-push, kernel tests, lab-kernel'
+	@echo 'make lab           guests with other kernels and soft-RoCE: lab-smoke, lab-contract, lab-devices, lab-verbs, lab-cost, lab-pairs, lab-faults, lab-table, lab-push, lab-lane, kernel tests, lab-kernel'
 	@echo '  lab-cost           one-sided READs beside RPC and TCP: latency, and the watched processes'\'' CPU (8 minutes)'
 	@echo '  lab-table          READs of every pair of requester and responder: sizes, losses, every word; QUICK=1 for 6.12 only'
 	@echo '  lab-push           a thousand short-lived regions a second: time to the first frame, directory read or written to the reader; QUICK=1 for 6.12 only'
+	@echo '  lab-lane           lanes for READs set and undone on virtio-net; QUICK=1 for 6.12 only'
 	@echo '  lab-faults         each fault of the RDMA path in two guests: time to recovery, wrong values, gaps (ten minutes)'
 	@echo '  lab-kernel         the agent on Debian 6.1 and 6.12: every metric beside node_exporter, containers, faults (root; 15 minutes)'
 	@echo 'make book          docs/ as a book: build/book/html (mdBook, which is compiled once where there is none)'
@@ -163,6 +164,7 @@ lab: setup-lab
 	lab/lab-faults
 	lab/lab-table
 	lab/lab-push
+	lab/lab-lane
 	crates/responder/tests/in-guest
 	@$(MAKE) --no-print-directory lab-kernel
 
@@ -195,6 +197,11 @@ lab-table: setup-lab
 .PHONY: lab-push
 lab-push: setup-lab
 	lab/lab-push
+
+# Lanes for READs on virtio-net, under kernels that make NAPI threads for whole devices only.
+.PHONY: lab-lane
+lab-lane: setup-lab
+	lab/lab-lane
 
 # --- benches -----------------------------------------------------------------------------------------------------------------------------
 
