@@ -3,8 +3,8 @@
 
 use rustix::process::{getpid, getpriority_process, setpriority_process};
 
-/// By how much all other threads are behind them (nice(2)): those that answer, connect, evaluate rules, forward, or record the
-/// controller itself.
+/// By how much all other threads are behind them (nice(2)): those that answer, connect, evaluate rules, forward, or
+/// record the controller itself.
 const NICE: i32 = 5;
 
 /// The calling thread, and those that it starts, come after those that read.
