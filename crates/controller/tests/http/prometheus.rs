@@ -27,7 +27,9 @@ pub(super) fn result(address: SocketAddr, query: &str) -> Vec<Value> {
 pub(super) fn read_host(interval: &str) -> (Agent, Controller) {
     let agent = Agent::start();
     let controller = Controller::start("", &format!("{}interval = \"{interval}\"\n", agent.target("a")));
-    until("rows", || (result(controller.address(), "count_over_time(node_load1[1m]) > 5").len() == 1).then_some(()));
+    // Tests look at what there was a second before the newest row, and some at a second of that.
+    let query = "count_over_time(node_load1[1m]) > 5 and on(instance) node_load1 offset 3s";
+    until("rows", || (result(controller.address(), query).len() == 1).then_some(()));
     (agent, controller)
 }
 
