@@ -177,9 +177,10 @@ impl Session {
         self.chosen = self.served.iter().map(is_chosen).collect();
     }
 
-    /// From the next cycle on leaves regions alone whose values cannot have moved ([`Frame::is_resting`]; `resting.rs` has the times), and blocks of the
-    /// agent's tables without a row for a second or more: for who reads much more often than that, and keeps what was read. Regions whose fields are in
-    /// packed blocks, too, are left out, and there is a frame of those in their place.
+    /// From the next cycle on leaves regions alone whose values cannot have moved ([`Frame::is_resting`]; `resting.rs` has
+    /// the times), and blocks of the agent's tables without a row for a second or more: for who reads much more often than
+    /// that, and keeps what was read. Regions whose fields are in packed blocks, too, are left out, and there is a frame of
+    /// those in their place.
     pub fn rest(&mut self) {
         self.rests = true;
     }
