@@ -22,6 +22,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::damage::Damage;
 use crate::row::varint::{self, unzigzag, zigzag};
@@ -44,7 +45,7 @@ pub struct Head {
     codec: Codec,
     bytes: Vec<u8>,
     span: Span,
-    first_sequence: Option<u64>,
+    number: u64,
 }
 
 /// Rows of a head as they were at one time.
@@ -54,7 +55,7 @@ pub struct Snapshot {
     is_table: bool,
     bytes: Arc<[u8]>,
     span: Span,
-    first_sequence: Option<u64>,
+    number: u64,
 }
 
 /// How many rows, and of what time.
@@ -63,6 +64,12 @@ struct Span {
     rows: u32,
     from_ns: u64,
     to_ns: u64,
+}
+
+/// A number that no head of this process has had.
+fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Span {
@@ -77,7 +84,7 @@ impl Head {
     /// Without rows, of a track with these columns; only a table has rows of other lines than [`Line::ONLY`].
     #[must_use]
     pub fn new(kinds: Arc<[Kind]>, is_table: bool) -> Self {
-        Self { codec: Codec::new(kinds, is_table), bytes: Vec::new(), span: Span::default(), first_sequence: None }
+        Self { codec: Codec::new(kinds, is_table), bytes: Vec::new(), span: Span::default(), number: next_number() }
     }
 
     /// Appends a row.
@@ -97,11 +104,6 @@ impl Head {
         self.codec.encode(line, time_ns, words, &mut self.bytes)?;
         self.span.add(time_ns);
         Ok(())
-    }
-
-    /// Notes the number that the ring gave to its first row, if it has none yet.
-    pub fn note_sequence(&mut self, sequence: u64) {
-        self.first_sequence.get_or_insert(sequence);
     }
 
     /// Appends rows as [`Head::bytes_since`] gave them, to a head that has the rows before. Returns how many they are.
@@ -162,10 +164,10 @@ impl Head {
         (self.span.rows > 0).then_some((self.span.from_ns, self.span.to_ns))
     }
 
-    /// What was noted of its first row by [`Head::note_sequence`].
+    /// As [`Snapshot::number`].
     #[must_use]
-    pub fn first_sequence(&self) -> Option<u64> {
-        self.first_sequence
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// The last words of a line: what a reader of newest values wants. `None`: no row of it has come since the head was
@@ -191,7 +193,7 @@ impl Head {
             is_table: self.codec.is_table,
             bytes: self.bytes.as_slice().into(),
             span: self.span,
-            first_sequence: self.first_sequence,
+            number: self.number,
         }
     }
 
@@ -201,7 +203,7 @@ impl Head {
         self.codec.forget();
         self.bytes.clear();
         self.span = Span::default();
-        self.first_sequence = None;
+        self.number = next_number();
         taken
     }
 }
@@ -251,10 +253,11 @@ impl Snapshot {
         (self.span.rows > 0).then_some((self.span.from_ns, self.span.to_ns))
     }
 
-    /// As [`Head::first_sequence`].
+    /// Of what head they are: those of a head that was taken have another number than those that come then, and of two
+    /// heads of a track the later one has the larger.
     #[must_use]
-    pub fn first_sequence(&self) -> Option<u64> {
-        self.first_sequence
+    pub fn number(&self) -> u64 {
+        self.number
     }
 }
 

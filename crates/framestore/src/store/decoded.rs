@@ -32,8 +32,8 @@ const AHEAD: usize = 8;
 pub(super) enum Key {
     /// A chunk of raw rows, by its arrival.
     Chunk(u32, u32),
-    /// A head: its track, earliest and latest time, rows, bytes.
-    Head(TrackId, u64, u64, u32, usize),
+    /// A head, by its number and how many rows it has.
+    Head(u64, u32),
 }
 
 impl Key {
@@ -42,17 +42,12 @@ impl Key {
         Self::Chunk(file, offset)
     }
 
-    pub(super) fn of_head(track: TrackId, head: &Head) -> Self {
-        Self::head(track, head.times_ns(), head.rows(), head.len_bytes())
+    pub(super) fn of_head(head: &Head) -> Self {
+        Self::Head(head.number(), head.rows())
     }
 
-    pub(super) fn of_snapshot(track: TrackId, rows: &Snapshot) -> Self {
-        Self::head(track, rows.times_ns(), rows.len(), rows.bytes().len())
-    }
-
-    fn head(track: TrackId, times_ns: Option<(u64, u64)>, rows: u32, bytes: usize) -> Self {
-        let (from_ns, to_ns) = times_ns.unwrap_or_default();
-        Self::Head(track, from_ns, to_ns, rows, bytes)
+    pub(super) fn of_snapshot(rows: &Snapshot) -> Self {
+        Self::Head(rows.number(), rows.len())
     }
 }
 
@@ -335,9 +330,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_first_is_all_there_is() {
-        let mut head = Head::new(vec![Kind::Counter; WIDTH].into(), false);
-        (0..100).for_each(|at| head.push(Line::ONLY, at, &[at; WIDTH]).unwrap());
+    fn of_a_table_what_was_asked_for_first_is_all_there_is() {
+        let mut head = Head::new(vec![Kind::Counter; WIDTH].into(), true);
+        (0..100).for_each(|at| head.push(Line(1), at, &[at; WIDTH]).unwrap());
         let piece = Piece::of_head(&Grown::new(1 << 20).into(), TrackId(0), head.snapshot(), vec![7, 3, 7]);
         let columns = || piece.runs.borrow().values().map(|(count, _)| count).sum::<usize>();
         piece.columns(&[3, 7]).unwrap();

@@ -29,8 +29,8 @@ pub(super) struct Grown(Mutex<Recent<TrackId, Arc<Mutex<Rows>>>>);
 
 /// The rows of a head that were decoded.
 struct Rows {
-    /// The ring's number of the first of them: no other head has the same.
-    first: u64,
+    /// The head's.
+    number: u64,
     walk: Walk,
     times_ns: Vec<u64>,
     columns: BTreeMap<usize, Column>,
@@ -54,25 +54,32 @@ impl Grown {
         Self(Mutex::new(Recent::new(most_bytes)))
     }
 
-    /// Rows of a track's head. `None`: they are of a table, not in the log yet, of a head that was cut meanwhile, or
-    /// damaged.
+    /// Rows of a track's head. `None`: they are of a table, of a head that was cut meanwhile, or damaged.
     pub(super) fn values(&self, track: TrackId, rows: &Snapshot, runs: &[Range<usize>]) -> Option<Values> {
-        let first = rows.first_sequence().filter(|_| !rows.is_table())?;
+        if rows.is_table() {
+            return None;
+        }
         let known = lock(&self.0).get(track);
-        let known = known.unwrap_or_else(|| Arc::new(Mutex::new(Rows::new(first, rows))));
+        let known = known.unwrap_or_else(|| Arc::new(Mutex::new(Rows::new(rows))));
         let (values, bytes) = {
             let mut of_head = lock(&known);
-            (of_head.values(first, rows, runs), of_head.bytes())
+            (of_head.values(rows, runs), of_head.bytes())
         };
         lock(&self.0).keep(track, &known, bytes);
         values
     }
+
+    /// How many rows of a track's head are decoded.
+    #[cfg(test)]
+    pub(super) fn rows_of(&self, track: TrackId) -> Option<usize> {
+        lock(&self.0).get(track).map(|rows| lock(&rows).times_ns.len())
+    }
 }
 
 impl Rows {
-    fn new(first: u64, rows: &Snapshot) -> Self {
+    fn new(rows: &Snapshot) -> Self {
         let (times_ns, columns) = Default::default();
-        Self { first, walk: Walk::new(rows), times_ns, columns, ahead: AHEAD, calls: 0 }
+        Self { number: rows.number(), walk: Walk::new(rows), times_ns, columns, ahead: AHEAD, calls: 0 }
     }
 
     fn bytes(&self) -> usize {
@@ -80,16 +87,16 @@ impl Rows {
         size_of::<Self>() + (words + self.times_ns.capacity()) * 8 + self.walk.bytes()
     }
 
-    fn values(&mut self, first: u64, rows: &Snapshot, runs: &[Range<usize>]) -> Option<Values> {
-        if first < self.first {
+    fn values(&mut self, rows: &Snapshot, runs: &[Range<usize>]) -> Option<Values> {
+        if rows.number() < self.number {
             return None;
         }
         self.calls = self.calls.wrapping_add(1);
         if self.calls.is_multiple_of(PATIENCE_CALLS) {
             self.columns.retain(|_, column| self.calls.wrapping_sub(column.asked) < PATIENCE_CALLS);
         }
-        if first > self.first {
-            self.first = first;
+        if rows.number() > self.number {
+            self.number = rows.number();
             self.begin(rows);
         }
         if runs.iter().any(|run| self.columns.range(run.clone()).count() < run.len()) {
@@ -167,7 +174,6 @@ mod tests {
                     sequence += 1;
                     let words: Vec<u64> = (0..WIDTH as u64).map(|column| sequence / (1 + column % 9)).collect();
                     head.push(Line::ONLY, 1_000 + sequence, &words).unwrap();
-                    head.note_sequence(sequence);
                     rows.push(words);
                 }
                 let mut columns: Vec<usize> = asked.iter().map(|column| usize::from(*column) % WIDTH).collect();

@@ -153,8 +153,8 @@ impl Store {
         let rows = lock(&self.0.rows);
         let chunks = self.0.chunks.between(Level::Raw, track, from_ns, to_ns)?;
         let heads = rows.tracks.get(&track).map(|of| {
-            let of_cut = |rows: &Snapshot| known(Key::of_snapshot(track, rows), &|| rows.clone());
-            let of_head = |head: &Head| known(Key::of_head(track, head), &|| head.snapshot());
+            let of_cut = |rows: &Snapshot| known(Key::of_snapshot(rows), &|| rows.clone());
+            let of_head = |head: &Head| known(Key::of_head(head), &|| head.snapshot());
             of.heads(&chunks, from_ns, to_ns, of_cut, of_head)
         });
         Ok((chunks, heads.unwrap_or_default()))
