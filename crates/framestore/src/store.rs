@@ -19,6 +19,7 @@ mod due;
 mod fronts;
 mod grown;
 mod holes;
+mod interval;
 mod look;
 mod names;
 mod open;
@@ -47,6 +48,7 @@ use crate::warm::{self, Level};
 use due::Due;
 use fronts::Fronts;
 use grown::Grown;
+use interval::Intervals;
 use rows::Rows;
 
 pub use cool::{Cooled, Cooler};
@@ -111,6 +113,8 @@ struct Shared {
     thinned: thinned::Cache,
     /// What they have decoded of heads.
     grown: Arc<Grown>,
+    /// What they know of how far apart rows are.
+    intervals: Intervals,
     figures: Figures,
 }
 

@@ -103,17 +103,7 @@ impl<'a> Tracks<'a> {
         if mean_ns.saturating_mul(INTERVALS) <= SILENCE_NS {
             return Ok(mean_ns);
         }
-        // That may be a pause: half of the distances are not longer than the one in the middle.
-        let columns = Columns { track, line: Line::ONLY, part: 0, time: None, words: Vec::new() };
-        let (mut before_ns, mut distances_ns) = (None, Vec::new());
-        self.store.read_decoded(&self.decoded, &columns, from_ns, to_ns, &mut |row: &Sample<'_>| {
-            if row.bucket.is_none() {
-                let before_ns = before_ns.replace(row.time_ns);
-                distances_ns.extend(before_ns.map(|before_ns: u64| row.time_ns.saturating_sub(before_ns)));
-            }
-            ControlFlow::Continue(())
-        })?;
-        let middle = distances_ns.len() / 2;
-        Ok(if distances_ns.is_empty() { 0 } else { *distances_ns.select_nth_unstable(middle).1 })
+        // That may be a pause.
+        Ok(self.store.interval_ns(&self.decoded, track, from_ns, to_ns)?.unwrap_or(0))
     }
 }

@@ -41,7 +41,8 @@ pub fn open_to_read(lock: &Arc<Lock>) -> Result<(Store, usize), StoreError> {
     let figures = Figures::default();
     figures.oldest_ns.store(chunks.oldest_of_all_ns().unwrap_or(0), Ordering::Relaxed);
     let (rows, gaps) = (Mutex::new(rows), Arc::new(Mutex::new(gaps)));
-    let (due, fronts, thinned) = Default::default();
+    let (due, fronts, thinned, intervals) = Default::default();
     let grown = Grown::new(DECODED_BYTES).into();
-    Ok((Store(Arc::new(Shared { known, chunks, rows, gaps, due, fronts, thinned, grown, figures })), places))
+    let shared = Shared { known, chunks, rows, gaps, due, fronts, thinned, grown, intervals, figures };
+    Ok((Store(Arc::new(shared)), places))
 }

@@ -8,6 +8,7 @@ use super::clock::Trusted;
 use super::fronts::Fronts;
 use super::grown::Grown;
 use super::holes::{Times, mark_holes, mark_lost_rollups};
+use super::interval::Intervals;
 use super::rolling::Rolling;
 use super::rows::{Rows, Track};
 use super::turn::{SHARD, Turned, Writer};
@@ -90,6 +91,7 @@ pub fn open(config: Config) -> Result<(Store, Writer, Appender, Recovery), Store
         fronts: Fronts::default(),
         thinned: thinned::Cache::default(),
         grown: Grown::new(config.decoded_bytes).into(),
+        intervals: Intervals::default(),
         due: Mutex::default(),
         figures: Figures::default(),
     });
