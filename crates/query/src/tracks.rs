@@ -3,11 +3,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 
 use onlooker_framestore::damage::StoreError;
 use onlooker_framestore::types::{Line, TrackId};
-use onlooker_framestore::{Columns, Decoded, Sample, Store};
+use onlooker_framestore::{Columns, Decoded, Store};
 use onlooker_promql::source::{SourceError, Span};
 
 /// Time that is read at once, in whole multiples: between two pieces a query looks whether it was cancelled.

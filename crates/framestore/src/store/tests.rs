@@ -185,13 +185,13 @@ fn rows_are_there_at_once_and_after_kills_at_any_time() {
 fn what_one_reader_decodes_of_a_head_is_there_for_the_next() {
     let mut world = World::new();
     let track = world.appender().track(&description("a", false), row(0).1[0]).unwrap();
-    for at in 0..500 {
+    for (at, rows) in (0..500).zip(1..) {
         let (time_ns, words) = row(at);
         world.appender().append(track, Line::ONLY, time_ns, &words).unwrap();
-        if at % 100 == 99 {
+        if rows % 100 == 0 {
             world.turn();
             assert_eq!(world.all_decoded("a"), expected(at + 1, "a"));
-            assert_eq!(world.store().0.grown.rows_of(track), Some(at as usize + 1));
+            assert_eq!(world.store().0.grown.rows_of(track), Some(rows));
         }
     }
 }
