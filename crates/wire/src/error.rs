@@ -92,8 +92,8 @@ pub enum Error {
         /// Bytes that the IP header gives to UDP.
         ip_payload_bytes: usize,
     },
-    /// An opcode outside the RC READ family (IBA 9.2).
-    #[error("BTH: opcode {0:#04x} is not of the RC READ family (0x0c to 0x11); drop the packet")]
+    /// An opcode of another service or operation (IBA 9.2).
+    #[error("BTH: opcode {0:#04x} is none of READ, WRITE and FETCH ADD (0x06 to 0x12, 0x14); drop the packet")]
     Opcode(u8),
     /// Transport header version other than 0 (IBA 9.2, TVer).
     #[error("BTH: transport header version {0} is not 0; drop the packet")]
@@ -121,6 +121,14 @@ pub enum Error {
         /// Payload and pad together.
         body_bytes: usize,
     },
+    /// A WRITE in one packet that has other bytes than it says (IBA 9.4.3).
+    #[error("WRITE: states {stated_bytes} bytes and has {payload_bytes}; drop the packet")]
+    WriteLength {
+        /// The RETH's length.
+        stated_bytes: u32,
+        /// Bytes without pad.
+        payload_bytes: usize,
+    },
     /// The invariant CRC is wrong (CA17-22, IBA 7.8.1).
     #[error(
         "ICRC: packet carries {stored:#010x}, computed {computed:#010x}; drop it, and check IP id and addresses if all are refused"
@@ -131,7 +139,7 @@ pub enum Error {
         /// As computed over it.
         computed: u32,
     },
-    /// A reserved AETH syndrome, or a NAK inside a READ response (IBA 9.7.5.2).
+    /// A reserved AETH syndrome, or a NAK inside a response that has data (IBA 9.7.5.2).
     #[error("AETH: syndrome {0:#04x} is reserved or not allowed in this packet; drop the packet")]
     Syndrome(u8),
     /// The caller's buffer is too small for the packet.
@@ -173,6 +181,7 @@ impl Error {
             Self::PartitionKey(_) => "partition_key",
             Self::RoceLength { .. } => "roce_length",
             Self::PadCount { .. } => "pad_count",
+            Self::WriteLength { .. } => "write_length",
             Self::Icrc { .. } => "icrc",
             Self::Syndrome(_) => "syndrome",
             Self::BufferTooSmall { .. } => "buffer_too_small",

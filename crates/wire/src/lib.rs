@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The bytes between a requester and a responder.
 //!
-//! Two data planes: RoCEv2 reliable-connection READs ([`Packet`], over Ethernet, IPv4 or IPv6, and UDP) and the TCP read
+//! Two data planes for reading: RoCEv2 reliable-connection READs ([`Packet`], over Ethernet, IPv4 or IPv6, and UDP; also WRITE and
+//! FETCH ADD, for telemetry) and the TCP read
 //! that stands in for them ([`tcp_read`]). The requester writes requests and reads answers, the responder the reverse;
-//! this crate is the one place where either is laid out. `docs/format/wire.md` gives the same bytes as tables.
+//! this crate is the one place where either is laid out. `docs/format/wire.md` gives the same bytes as tables. The other
+//! way run telemetry reports ([`dta`]).
 //!
 //! Invariants:
 //! - no I/O, no allocation, no unsafe code: every function works on slices that the caller owns;
@@ -37,8 +39,10 @@
 #![forbid(unsafe_code)]
 
 pub mod aeth;
+pub mod atomic;
 pub mod bth;
 pub mod crc32;
+pub mod dta;
 pub mod envelope;
 mod error;
 pub mod eth;
@@ -52,8 +56,10 @@ mod slice;
 pub mod tcp_read;
 pub mod u24;
 pub mod udp;
+pub mod write;
 
 pub use aeth::{Aeth, NakCode, Syndrome};
+pub use atomic::{AtomicAnswer, FetchAdd};
 pub use bth::Bth;
 pub use crc32::{Crc32, Shift};
 pub use envelope::Envelope;
@@ -66,3 +72,4 @@ pub use profile::{ProfileError, profile_check};
 pub use reth::Reth;
 pub use u24::{Msn, Psn, Qpn};
 pub use udp::{Ports, ROCE_PORT};
+pub use write::{WritePart, WriteRequest};

@@ -5,6 +5,7 @@
 //! syndrome. So the error names the outermost thing wrong, and nothing inside a packet counts before its ICRC is right.
 
 use crate::aeth::{Aeth, NakCode, Syndrome};
+use crate::atomic::{AtomicAnswer, AtomicEth, FetchAdd};
 use crate::bth::Bth;
 use crate::envelope::Envelope;
 use crate::error::{Error, Layer};
@@ -12,7 +13,9 @@ use crate::eth::Ethernet;
 use crate::icrc::{ICRC_BYTES, Icrc};
 use crate::opcode::Opcode;
 use crate::reth::Reth;
+use crate::slice::{reserve, take};
 use crate::u24::{Msn, Psn, Qpn};
+use crate::write::{WritePart, WriteRequest};
 
 /// Path MTUs that there are, bytes of payload (IBA 9.2.1).
 pub const PATH_MTUS: [u16; 5] = [256, 512, 1024, 2048, 4096];
@@ -86,16 +89,27 @@ impl<'a> ReadAnswer<'a> {
     }
 }
 
-/// A packet of the RC READ family.
+/// A packet of a reliable connection that we have a use for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Packet<'a> {
+    /// Opcodes 0x06 to 0x0b.
+    WriteRequest(WriteRequest<'a>),
     /// Opcode 0x0c.
     ReadRequest(ReadRequest),
     /// Opcodes 0x0d to 0x10.
     ReadAnswer(ReadAnswer<'a>),
     /// Opcode 0x11.
     Acknowledge(Acknowledge),
+    /// Opcode 0x12.
+    AtomicAnswer(AtomicAnswer),
+    /// Opcode 0x14.
+    FetchAdd(FetchAdd),
 }
+
+/// Bytes of immediate data (IBA 9.3.6).
+const IMMEDIATE_BYTES: usize = 4;
+/// Bytes of the word that an atomic answer has.
+const WORD_BYTES: usize = 8;
 
 impl From<ReadRequest> for Packet<'_> {
     fn from(request: ReadRequest) -> Self {
@@ -112,6 +126,24 @@ impl<'a> From<ReadAnswer<'a>> for Packet<'a> {
 impl From<Acknowledge> for Packet<'_> {
     fn from(acknowledge: Acknowledge) -> Self {
         Self::Acknowledge(acknowledge)
+    }
+}
+
+impl<'a> From<WriteRequest<'a>> for Packet<'a> {
+    fn from(request: WriteRequest<'a>) -> Self {
+        Self::WriteRequest(request)
+    }
+}
+
+impl From<FetchAdd> for Packet<'_> {
+    fn from(request: FetchAdd) -> Self {
+        Self::FetchAdd(request)
+    }
+}
+
+impl From<AtomicAnswer> for Packet<'_> {
+    fn from(answer: AtomicAnswer) -> Self {
+        Self::AtomicAnswer(answer)
     }
 }
 
@@ -228,7 +260,26 @@ impl<'a> Packet<'a> {
                 only_ack(*aeth)?.write(&mut covered[at..])?
             }
             Self::Acknowledge(Acknowledge { aeth, .. }) => aeth.write(&mut covered[at..])?,
-            Self::ReadAnswer(ReadAnswer { part: Part::Middle, .. }) => 0,
+            Self::ReadAnswer(ReadAnswer { part: Part::Middle, .. })
+            | Self::WriteRequest(WriteRequest { part: WritePart::Middle, .. }) => 0,
+            Self::WriteRequest(WriteRequest { part: WritePart::First(reth), .. }) => reth.write(&mut covered[at..])?,
+            Self::WriteRequest(WriteRequest { part: WritePart::Last(immediate), .. }) => {
+                write_immediate(*immediate, &mut covered[at..])?
+            }
+            Self::WriteRequest(WriteRequest { part: WritePart::Only(reth, immediate), .. }) => {
+                whole(reth, data)?;
+                let reth_bytes = reth.write(&mut covered[at..])?;
+                reth_bytes + write_immediate(*immediate, &mut covered[at + reth_bytes..])?
+            }
+            Self::FetchAdd(FetchAdd { va, rkey, addend, .. }) => {
+                AtomicEth { va: *va, rkey: *rkey, addend: *addend }.write(&mut covered[at..])?
+            }
+            Self::AtomicAnswer(AtomicAnswer { aeth, original, .. }) => {
+                let aeth_bytes = only_ack(*aeth)?.write(&mut covered[at..])?;
+                let (word, _) = reserve(&mut covered[at + aeth_bytes..])?;
+                *word = original.to_be_bytes();
+                aeth_bytes + WORD_BYTES
+            }
         };
         let (to, pad) = covered[at..].split_at_mut(data.len());
         to.copy_from_slice(data);
@@ -259,8 +310,11 @@ impl<'a> Packet<'a> {
             opcode,
             pad_bytes: 0,
             destination,
-            ack_request: opcode == Opcode::ReadRequest,
+            ack_request: matches!(opcode, Opcode::ReadRequest | Opcode::FetchAdd),
             psn,
+        };
+        let padded = |bth: Bth, data: &'a [u8]| {
+            (Bth { pad_bytes: (data.len().wrapping_neg() & 3).to_le_bytes()[0], ..bth }, data)
         };
         match *self {
             Self::ReadRequest(request) => (bth(Opcode::ReadRequest, request.destination, request.psn), &[]),
@@ -272,9 +326,22 @@ impl<'a> Packet<'a> {
                     Part::Last(_) => Opcode::ReadAnswerLast,
                     Part::Only(_) => Opcode::ReadAnswerOnly,
                 };
-                let pad_bytes = (answer.payload.len().wrapping_neg() & 3).to_le_bytes()[0];
-                (Bth { pad_bytes, ..bth(opcode, answer.destination, answer.psn) }, answer.payload)
+                padded(bth(opcode, answer.destination, answer.psn), answer.payload)
             }
+            Self::WriteRequest(request) => {
+                let opcode = match request.part {
+                    WritePart::First(_) => Opcode::WriteFirst,
+                    WritePart::Middle => Opcode::WriteMiddle,
+                    WritePart::Last(None) => Opcode::WriteLast,
+                    WritePart::Last(Some(_)) => Opcode::WriteLastImmediate,
+                    WritePart::Only(_, None) => Opcode::WriteOnly,
+                    WritePart::Only(_, Some(_)) => Opcode::WriteOnlyImmediate,
+                };
+                let bth = bth(opcode, request.destination, request.psn);
+                padded(Bth { ack_request: request.ack_request, ..bth }, request.payload)
+            }
+            Self::FetchAdd(request) => (bth(Opcode::FetchAdd, request.destination, request.psn), &[]),
+            Self::AtomicAnswer(answer) => (bth(Opcode::AtomicAnswer, answer.destination, answer.psn), &[]),
         }
     }
 }
@@ -282,23 +349,44 @@ impl<'a> Packet<'a> {
 /// Bytes of the extended header of an opcode (IBA 9.2.1).
 const fn extension_bytes(opcode: Opcode) -> usize {
     match opcode {
-        Opcode::ReadRequest => Reth::BYTES,
-        Opcode::ReadAnswerMiddle => 0,
+        Opcode::ReadRequest | Opcode::WriteFirst | Opcode::WriteOnly => Reth::BYTES,
+        Opcode::WriteOnlyImmediate => Reth::BYTES + IMMEDIATE_BYTES,
+        Opcode::WriteLastImmediate => IMMEDIATE_BYTES,
+        Opcode::ReadAnswerMiddle | Opcode::WriteMiddle | Opcode::WriteLast => 0,
+        Opcode::FetchAdd => AtomicEth::BYTES,
+        Opcode::AtomicAnswer => Aeth::BYTES + WORD_BYTES,
         Opcode::ReadAnswerFirst | Opcode::ReadAnswerLast | Opcode::ReadAnswerOnly | Opcode::Acknowledge => Aeth::BYTES,
     }
 }
 
 /// Whether a payload may end between words: first and middle parts fill the path MTU, which is a multiple of 4.
 const fn may_pad(opcode: Opcode) -> bool {
-    matches!(opcode, Opcode::ReadAnswerLast | Opcode::ReadAnswerOnly)
+    use Opcode::{ReadAnswerLast, ReadAnswerOnly, WriteLast, WriteLastImmediate, WriteOnly, WriteOnlyImmediate};
+    matches!(opcode, ReadAnswerLast | ReadAnswerOnly | WriteLast | WriteLastImmediate | WriteOnly | WriteOnlyImmediate)
 }
 
-/// A part of a response that has several is never empty; a whole response may be (IBA 9.7.5.1.3).
+/// A part of several is never empty; a whole response or WRITE may be (IBA 9.7.5.1.3, 9.4.3).
 const fn shortest_data_bytes(opcode: Opcode) -> usize {
     match opcode {
-        Opcode::ReadAnswerFirst | Opcode::ReadAnswerMiddle | Opcode::ReadAnswerLast => 1,
-        Opcode::ReadRequest | Opcode::ReadAnswerOnly | Opcode::Acknowledge => 0,
+        Opcode::ReadAnswerFirst
+        | Opcode::ReadAnswerMiddle
+        | Opcode::ReadAnswerLast
+        | Opcode::WriteFirst
+        | Opcode::WriteMiddle
+        | Opcode::WriteLast
+        | Opcode::WriteLastImmediate => 1,
+        Opcode::ReadRequest
+        | Opcode::ReadAnswerOnly
+        | Opcode::Acknowledge
+        | Opcode::WriteOnly
+        | Opcode::WriteOnlyImmediate
+        | Opcode::FetchAdd
+        | Opcode::AtomicAnswer => 0,
     }
+}
+
+const fn has_data(opcode: Opcode) -> bool {
+    !matches!(opcode, Opcode::ReadRequest | Opcode::Acknowledge | Opcode::FetchAdd | Opcode::AtomicAnswer)
 }
 
 /// Splits what lies between BTH and ICRC into extended header and data, pad taken off.
@@ -306,8 +394,7 @@ fn split_body<'a>(bth: &Bth, body: &'a [u8], payload_bytes: usize) -> Result<(&'
     let opcode = bth.opcode;
     let wrong_length = Error::RoceLength { opcode, payload_bytes };
     let (extension, padded) = body.split_at_checked(extension_bytes(opcode)).ok_or(wrong_length)?;
-    let has_data = !matches!(opcode, Opcode::ReadRequest | Opcode::Acknowledge);
-    if padded.len() % 4 != 0 || (!has_data && !padded.is_empty()) {
+    if padded.len() % 4 != 0 || (!has_data(opcode) && !padded.is_empty()) {
         return Err(wrong_length);
     }
     let wrong_pad = Error::PadCount { opcode, pad_bytes: bth.pad_bytes, body_bytes: padded.len() };
@@ -322,22 +409,61 @@ fn split_body<'a>(bth: &Bth, body: &'a [u8], payload_bytes: usize) -> Result<(&'
 }
 
 fn from_parts<'a>(bth: &Bth, extension: &[u8], payload: &'a [u8]) -> Result<Packet<'a>, Error> {
-    let &Bth { opcode, destination, psn, .. } = bth;
-    let part = match opcode {
+    let &Bth { opcode, destination, psn, ack_request, .. } = bth;
+    let read_answer = |part| Ok(ReadAnswer { part, destination, psn, payload }.into());
+    let write = |part| Ok(WriteRequest { part, destination, psn, ack_request, payload }.into());
+    match opcode {
         Opcode::ReadRequest => {
             let (Reth { va, rkey, length_bytes }, _) = Reth::parse(extension)?;
-            return Ok(Packet::ReadRequest(ReadRequest { destination, psn, va, rkey, length_bytes }));
+            Ok(ReadRequest { destination, psn, va, rkey, length_bytes }.into())
         }
         Opcode::Acknowledge => {
             let (aeth, _) = Aeth::parse(extension)?;
-            return Ok(Packet::Acknowledge(Acknowledge { destination, psn, aeth }));
+            Ok(Acknowledge { destination, psn, aeth }.into())
         }
-        Opcode::ReadAnswerMiddle => Part::Middle,
-        Opcode::ReadAnswerFirst => Part::First(ack(extension)?),
-        Opcode::ReadAnswerLast => Part::Last(ack(extension)?),
-        Opcode::ReadAnswerOnly => Part::Only(ack(extension)?),
-    };
-    Ok(Packet::ReadAnswer(ReadAnswer { part, destination, psn, payload }))
+        Opcode::ReadAnswerMiddle => read_answer(Part::Middle),
+        Opcode::ReadAnswerFirst => read_answer(Part::First(ack(extension)?)),
+        Opcode::ReadAnswerLast => read_answer(Part::Last(ack(extension)?)),
+        Opcode::ReadAnswerOnly => read_answer(Part::Only(ack(extension)?)),
+        Opcode::WriteFirst => write(WritePart::First(Reth::parse(extension)?.0)),
+        Opcode::WriteMiddle => write(WritePart::Middle),
+        Opcode::WriteLast => write(WritePart::Last(None)),
+        Opcode::WriteLastImmediate => write(WritePart::Last(Some(immediate(extension)?))),
+        Opcode::WriteOnly | Opcode::WriteOnlyImmediate => {
+            let (reth, rest) = Reth::parse(extension)?;
+            whole(&reth, payload)?;
+            write(WritePart::Only(reth, if rest.is_empty() { None } else { Some(immediate(rest)?) }))
+        }
+        Opcode::FetchAdd => {
+            let AtomicEth { va, rkey, addend } = AtomicEth::parse(extension)?;
+            Ok(FetchAdd { destination, psn, va, rkey, addend }.into())
+        }
+        Opcode::AtomicAnswer => {
+            let (aeth, rest) = Aeth::parse(extension)?;
+            let (&word, _) = take(Layer::Transport, rest)?;
+            Ok(AtomicAnswer { destination, psn, aeth: only_ack(aeth)?, original: u64::from_be_bytes(word) }.into())
+        }
+    }
+}
+
+fn immediate(bytes: &[u8]) -> Result<u32, Error> {
+    let (&immediate, _) = take(Layer::Transport, bytes)?;
+    Ok(u32::from_be_bytes(immediate))
+}
+
+fn write_immediate(immediate: Option<u32>, out: &mut [u8]) -> Result<usize, Error> {
+    let Some(immediate) = immediate else { return Ok(0) };
+    let (bytes, _) = reserve(out)?;
+    *bytes = immediate.to_be_bytes();
+    Ok(IMMEDIATE_BYTES)
+}
+
+/// A WRITE in one packet has all the bytes that it says it has.
+fn whole(reth: &Reth, payload: &[u8]) -> Result<(), Error> {
+    if usize::try_from(reth.length_bytes) == Ok(payload.len()) {
+        return Ok(());
+    }
+    Err(Error::WriteLength { stated_bytes: reth.length_bytes, payload_bytes: payload.len() })
 }
 
 fn ack(extension: &[u8]) -> Result<Aeth, Error> {
@@ -345,7 +471,7 @@ fn ack(extension: &[u8]) -> Result<Aeth, Error> {
     only_ack(aeth)
 }
 
-/// The acknowledgement of a READ response, which a NAK would contradict (IBA 9.7.5.1.3).
+/// The acknowledgement of a response that has data, which a NAK would contradict (IBA 9.7.5.1.3).
 fn only_ack(aeth: Aeth) -> Result<Aeth, Error> {
     match aeth.syndrome {
         Syndrome::Ack { .. } => Ok(aeth),

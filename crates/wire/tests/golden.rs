@@ -1,46 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The crate against bytes that `vectors/generate.py` derived on its own.
 
+#[path = "common/records.rs"]
+mod records;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use onlooker_wire::tcp_read::{self, Decoded, Header, Read, Refusal};
 use onlooker_wire::{
-    Acknowledge, Aeth, Envelope, Ethernet, Frame, IpHeader, Mac, Msn, Packet, Part, Psn, Qpn, ReadAnswer, ReadRequest,
-    Syndrome, Tag, Tags, Tpid, UdpFrame,
+    Acknowledge, Aeth, AtomicAnswer, Envelope, Ethernet, FetchAdd, Frame, IpHeader, Mac, Msn, Packet, Part, Psn, Qpn,
+    ReadAnswer, ReadRequest, Reth, Syndrome, Tag, Tags, Tpid, UdpFrame, WritePart, WriteRequest,
 };
-
-struct Record<'a>(BTreeMap<&'a str, &'a str>);
-
-impl<'a> Record<'a> {
-    fn all(file: &'a str) -> Vec<Self> {
-        let body: Vec<&str> = file.lines().filter(|line| !line.starts_with('#')).collect();
-        body.split(|line| line.is_empty())
-            .filter(|lines| !lines.is_empty())
-            .map(|lines| {
-                let pairs = lines.iter().map(|line| line.split_once(':').expect("key: value"));
-                Self(pairs.map(|(key, value)| (key, value.trim_start())).collect())
-            })
-            .collect()
-    }
-
-    fn text(&self, key: &str) -> &'a str {
-        self.0.get(key).unwrap_or_else(|| panic!("no {key} in {:?}", self.0))
-    }
-
-    fn number<T: std::str::FromStr<Err: std::fmt::Debug>>(&self, key: &str) -> T {
-        self.text(key).parse().unwrap()
-    }
-
-    fn bytes(&self, key: &str) -> Vec<u8> {
-        hex(self.text(key))
-    }
-}
-
-fn hex(text: &str) -> Vec<u8> {
-    assert_eq!(text.len() % 2, 0);
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
-}
+use records::{Record, hex};
 
 fn ethernet(record: &Record) -> Ethernet {
     let mac = |key| Mac(record.bytes(key).try_into().unwrap());
@@ -88,6 +60,12 @@ fn packet<'a>(record: &Record, payload: &'a [u8]) -> Packet<'a> {
         msn: Msn::new(record.number("msn")).unwrap(),
     };
     let answer = |part| Packet::ReadAnswer(ReadAnswer { part, destination, psn, payload });
+    let write = |part| {
+        let ack_request = record.text("ack_request") == "1";
+        Packet::WriteRequest(WriteRequest { part, destination, psn, ack_request, payload })
+    };
+    let reth = || Reth { va: record.number("va"), rkey: record.number("rkey"), length_bytes: record.number("length") };
+    let immediate = || Some(record.number("immediate"));
     match record.text("packet") {
         "read_request" => Packet::ReadRequest(ReadRequest {
             destination,
@@ -101,6 +79,20 @@ fn packet<'a>(record: &Record, payload: &'a [u8]) -> Packet<'a> {
         "last" => answer(Part::Last(aeth())),
         "only" => answer(Part::Only(aeth())),
         "acknowledge" => Packet::Acknowledge(Acknowledge { destination, psn, aeth: aeth() }),
+        "write_first" => write(WritePart::First(reth())),
+        "write_middle" => write(WritePart::Middle),
+        "write_last" => write(WritePart::Last(None)),
+        "write_last_immediate" => write(WritePart::Last(immediate())),
+        "write_only" => write(WritePart::Only(reth(), None)),
+        "write_only_immediate" => write(WritePart::Only(reth(), immediate())),
+        "fetch_add" => {
+            let (va, rkey, addend) = (record.number("va"), record.number("rkey"), record.number("addend"));
+            Packet::FetchAdd(FetchAdd { destination, psn, va, rkey, addend })
+        }
+        "atomic_answer" => {
+            let original = record.number("original");
+            Packet::AtomicAnswer(AtomicAnswer { destination, psn, aeth: aeth(), original })
+        }
         kind => panic!("packet kind {kind}"),
     }
 }
@@ -152,9 +144,9 @@ fn packets() {
             );
         }
     }
-    assert_eq!(good, 25);
+    assert_eq!(good, 37);
     // Every reason that a frame can be refused for has a vector: all but the three of building.
-    assert_eq!(refused.len(), 20, "{refused:?}");
+    assert_eq!(refused.len(), 21, "{refused:?}");
 }
 
 /// What a socket sees: the payload and the peer's address, not the IP header. Time to live, DSCP, ECN and flow label may

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The straightforward parser: offsets into the frame, one condition after the other, CRC by `crc32fast`.
 
-use onlooker_wire::{Acknowledge, Aeth, Frame, Packet, Part, ReadAnswer, ReadRequest, Tags};
+use onlooker_wire::{
+    Acknowledge, Aeth, AtomicAnswer, FetchAdd, Frame, Packet, Part, ReadAnswer, ReadRequest, Reth, Tags, WritePart,
+    WriteRequest,
+};
 
 /// A frame's content without any of the crate's types.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,10 +18,16 @@ pub(crate) struct Seen {
     pub(crate) psn: u32,
     pub(crate) extension: Vec<u8>,
     pub(crate) payload: Vec<u8>,
+    /// Whether a WRITE asks for an acknowledgement.
+    pub(crate) acknowledges: bool,
 }
 
 fn word(frame: &[u8], at: usize) -> Option<usize> {
     Some(usize::from(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?])))
+}
+
+fn number(bytes: &[u8]) -> usize {
+    bytes.iter().fold(0, |number, byte| number << 8 | usize::from(*byte))
 }
 
 fn number24(bytes: &[u8]) -> u32 {
@@ -104,12 +113,20 @@ pub(crate) fn parse(frame: &[u8]) -> Option<Seen> {
     let pad = usize::from(bth[1] >> 4 & 3);
     // Extension bytes, whether there are data, whether there must be some, whether they may be padded.
     let (extension, has_data, must, may_pad) = match bth[0] {
+        0x06 => (16, true, true, false),
+        0x07 => (0, true, true, false),
+        0x08 => (0, true, true, true),
+        0x09 => (4, true, true, true),
+        0x0a => (16, true, false, true),
+        0x0b => (20, true, false, true),
         0x0c => (16, false, false, false),
         0x0d => (4, true, true, false),
         0x0e => (0, true, true, false),
         0x0f => (4, true, true, true),
         0x10 => (4, true, false, true),
         0x11 => (4, false, false, false),
+        0x12 => (12, false, false, false),
+        0x14 => (28, false, false, false),
         _ => return None,
     };
     let data = body.len().checked_sub(extension + pad)?;
@@ -117,7 +134,8 @@ pub(crate) fn parse(frame: &[u8]) -> Option<Seen> {
     let version_and_partition = bth[1] & 0x0f == 0 && (bth[2] & 0x7f, bth[3]) == (0x7f, 0xff);
     let crc = icrc(&packet[..length - 4], header) == u32::from_le_bytes(packet[length - 4..].try_into().unwrap());
     let syndrome = match bth[0] {
-        0x0c | 0x0e => true,
+        0x0a | 0x0b => number(&body[12..16]) == data,
+        0x06..=0x0c | 0x0e | 0x14 => true,
         0x11 => matches!(body[0], 0..=0x3f | 0x60..=0x63),
         _ => body[0] < 0x20,
     };
@@ -131,8 +149,10 @@ pub(crate) fn parse(frame: &[u8]) -> Option<Seen> {
         opcode: bth[0],
         destination: number24(&bth[5..8]),
         psn: number24(&bth[9..12]),
-        extension: body[..extension].to_vec(),
+        // The last word of a FETCH ADD is ignored.
+        extension: body[..if bth[0] == 0x14 { 20 } else { extension }].to_vec(),
         payload: body[extension..extension + data].to_vec(),
+        acknowledges: bth[8] & 0x80 != 0 && (0x06..0x0c).contains(&bth[0]),
     })
 }
 
@@ -160,6 +180,27 @@ pub(crate) fn seen(frame: &Frame) -> Seen {
             };
             (opcode, destination, psn, extension, payload)
         }
+        Packet::WriteRequest(WriteRequest { part, destination, psn, payload, .. }) => {
+            let reth = |Reth { va, rkey, length_bytes }: Reth| {
+                [&va.to_be_bytes()[..], &rkey.to_be_bytes(), &length_bytes.to_be_bytes()].concat()
+            };
+            let (opcode, extension) = match part {
+                WritePart::First(first) => (0x06, reth(first)),
+                WritePart::Middle => (0x07, Vec::new()),
+                WritePart::Last(None) => (0x08, Vec::new()),
+                WritePart::Last(Some(immediate)) => (0x09, immediate.to_be_bytes().to_vec()),
+                WritePart::Only(all, None) => (0x0a, reth(all)),
+                WritePart::Only(all, Some(immediate)) => (0x0b, [reth(all), immediate.to_be_bytes().to_vec()].concat()),
+            };
+            (opcode, destination, psn, extension, payload)
+        }
+        Packet::FetchAdd(FetchAdd { destination, psn, va, rkey, addend }) => {
+            let extension = [&va.to_be_bytes()[..], &rkey.to_be_bytes(), &addend.to_be_bytes()].concat();
+            (0x14, destination, psn, extension, &[][..])
+        }
+        Packet::AtomicAnswer(AtomicAnswer { destination, psn, aeth, original }) => {
+            (0x12, destination, psn, [aeth_bytes(aeth), original.to_be_bytes().to_vec()].concat(), &[][..])
+        }
     };
     let tags = match frame.ethernet.tags {
         Tags::None => vec![],
@@ -180,5 +221,6 @@ pub(crate) fn seen(frame: &Frame) -> Seen {
         psn: psn.get(),
         extension,
         payload: payload.to_vec(),
+        acknowledges: matches!(frame.packet, Packet::WriteRequest(WriteRequest { ack_request: true, .. })),
     }
 }

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use bolero::TypeGenerator;
 use onlooker_wire::{
-    Acknowledge, Aeth, Envelope, Ethernet, IpHeader, Ipv4Header, Ipv6Header, Mac, Msn, Packet, Part, Ports, Psn, Qpn,
-    ReadAnswer, ReadRequest, Syndrome, Tag, Tags, Tpid,
+    Acknowledge, Aeth, AtomicAnswer, Envelope, Ethernet, FetchAdd, IpHeader, Ipv4Header, Ipv6Header, Mac, Msn, Packet,
+    Part, Ports, Psn, Qpn, ReadAnswer, ReadRequest, Reth, Syndrome, Tag, Tags, Tpid, WritePart, WriteRequest,
 };
 
 #[derive(Debug, Clone, TypeGenerator)]
@@ -78,7 +78,7 @@ impl Shape {
         let aeth = |syndrome| Aeth { syndrome, msn: Msn::wrapping(self.msn) };
         let ack = aeth(Syndrome::Ack { credits: value });
         let words = self.payload.len() / 4 * 4;
-        let (part, payload) = match self.kind % 6 {
+        let (part, payload) = match self.kind % 14 {
             0 => {
                 let Self { va, rkey, length_bytes, .. } = *self;
                 return ReadRequest { destination, psn, va, rkey, length_bytes }.into();
@@ -91,6 +91,7 @@ impl Shape {
                 };
                 return Acknowledge { destination, psn, aeth: aeth(syndrome) }.into();
             }
+            kind @ 6.. => return self.write_or_atomic(kind),
             // Parts of several are never empty, and first and middle ones are whole words.
             2 if words > 0 => (Part::First(ack), &self.payload[..words]),
             3 if words > 0 => (Part::Middle, &self.payload[..words]),
@@ -98,6 +99,29 @@ impl Shape {
             _ => (Part::Only(ack), &self.payload[..]),
         };
         ReadAnswer { part, destination, psn, payload }.into()
+    }
+
+    fn write_or_atomic(&self, kind: u8) -> Packet<'_> {
+        let Self { va, rkey, length_bytes, .. } = *self;
+        let (destination, psn) = (Qpn::wrapping(self.destination), Psn::wrapping(self.psn));
+        let words = self.payload.len() / 4 * 4;
+        let reth = Reth { va, rkey, length_bytes };
+        let whole = Reth { length_bytes: self.payload.len().try_into().unwrap(), ..reth };
+        let immediate = Some(self.msn);
+        let (part, payload) = match kind {
+            6 => return FetchAdd { destination, psn, va, rkey, addend: u64::from(length_bytes) << 17 }.into(),
+            7 => {
+                let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.value % 32 }, msn: Msn::wrapping(self.msn) };
+                return AtomicAnswer { destination, psn, aeth, original: va }.into();
+            }
+            8 if words > 0 => (WritePart::First(reth), &self.payload[..words]),
+            9 if words > 0 => (WritePart::Middle, &self.payload[..words]),
+            10 if words > 0 => (WritePart::Last(None), &self.payload[..]),
+            11 if words > 0 => (WritePart::Last(immediate), &self.payload[..]),
+            12 => (WritePart::Only(whole, immediate), &self.payload[..]),
+            _ => (WritePart::Only(whole, None), &self.payload[..]),
+        };
+        WriteRequest { part, destination, psn, ack_request: self.nak.is_multiple_of(2), payload }.into()
     }
 
     pub(crate) fn frame(&self) -> Vec<u8> {

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes packets.txt and tcp_read.txt beside itself: golden bytes, derived with struct and zlib only.
+"""Writes packets.txt, tcp_read.txt and dta.txt beside itself: golden bytes, derived with struct and zlib only.
 
 It shares nothing with the crate, so that an error must be made twice to go unseen. Run it after a change of the format and
 commit its output; the tests compare the crate with the files, and `--check` the files with what it makes.
 
 File format: records separated by blank lines, each line `key: value`; lines that begin with # are comments. Numbers are
-decimal, bytes are hexadecimal. In packets.txt a record either has the fields of a packet and its `frame`, or an `error`
-(the crate's Error::reason) and the `frame` to be refused.
+decimal, bytes are hexadecimal. In packets.txt and dta.txt a record either has the fields of a packet and its bytes, or an `error`
+(the reason that the crate gives) and the bytes to be refused.
 """
 
 import ipaddress
@@ -17,7 +17,9 @@ import sys
 import zlib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-OPCODES = {"read_request": 0x0C, "first": 0x0D, "middle": 0x0E, "last": 0x0F, "only": 0x10, "acknowledge": 0x11}
+OPCODES = {"read_request": 0x0C, "first": 0x0D, "middle": 0x0E, "last": 0x0F, "only": 0x10, "acknowledge": 0x11,
+           "write_first": 0x06, "write_middle": 0x07, "write_last": 0x08, "write_last_immediate": 0x09, "write_only": 0x0A,
+           "write_only_immediate": 0x0B, "atomic_answer": 0x12, "fetch_add": 0x14}
 
 
 def pattern(n):
@@ -61,14 +63,19 @@ def icrc(ip_udp, transport):
 def transport_of(f):
     kind, payload = f["packet"], f.get("payload", b"")
     pad = -len(payload) % 4
-    ack_request = 0x80 if kind == "read_request" else 0
+    ack_request = 0x80 if kind in ("read_request", "fetch_add") or f.get("ack_request") else 0
     bth = struct.pack("!BBHII", OPCODES[kind], 0x40 | pad << 4, 0xFFFF, f["destination_qp"], ack_request << 24 | f["psn"])
-    if kind == "read_request":
-        extension = struct.pack("!QII", f["va"], f["rkey"], f["length"])
-    elif kind == "middle":
-        extension = b""
-    else:
-        extension = struct.pack("!I", f["syndrome"] << 24 | f["msn"])
+    extension = b""
+    if kind in ("read_request", "write_first", "write_only", "write_only_immediate"):
+        extension += struct.pack("!QII", f["va"], f["rkey"], f["length"])
+    if kind == "fetch_add":
+        extension += struct.pack("!QIQQ", f["va"], f["rkey"], f["addend"], 0)
+    if "syndrome" in f:
+        extension += struct.pack("!I", f["syndrome"] << 24 | f["msn"])
+    if kind == "atomic_answer":
+        extension += struct.pack("!Q", f["original"])
+    if "immediate" in f:
+        extension += struct.pack("!I", f["immediate"])
     return bth + extension + payload + bytes(pad)
 
 
@@ -109,6 +116,13 @@ def answer(kind, payload, msn=0, syndrome=0x1F):
     return f
 
 
+def write_of(kind, payload):
+    f = dict(packet=kind, destination_qp=0x12ABCD, psn=0xFFFFFF, ack_request=1, payload=payload)
+    if kind in ("write_first", "write_only", "write_only_immediate"):
+        f.update(va=0xDEADBEEF12345678, rkey=0xC0FFEE11, length=len(payload))
+    return f
+
+
 def good():
     yield "read-request-ipv4", {**V4, **REQUEST}
     yield "read-request-ipv6", {**V6, **REQUEST}
@@ -127,6 +141,16 @@ def good():
     for name, syndrome in [("ack", 0x00), ("rnr", 0x2E), ("psn", 0x60), ("invalid", 0x61), ("access", 0x62), ("operational", 0x63)]:
         yield "acknowledge-" + name, {**swapped(V4), **answer("acknowledge", b"", msn=0xABCDEF, syndrome=syndrome)}
     yield "nak-ipv6", {**swapped(V6), **answer("acknowledge", b"", syndrome=0x62)}
+    for n in (0, 1, 24, 64):
+        yield "write-%d-bytes" % n, {**V4, **write_of("write_only", pattern(n))}
+    yield "write-ipv6-immediate", {**V6, **write_of("write_only_immediate", pattern(32)), "immediate": 0xFEEDC0DE, "ack_request": 0}
+    yield "write-first", {**V4, **write_of("write_first", pattern(1024)), "length": 3000}
+    yield "write-middle", {**V4, **write_of("write_middle", pattern(1024)), "psn": 0}
+    yield "write-last", {**V4, **write_of("write_last", pattern(951))}
+    yield "write-last-immediate", {**V6, **write_of("write_last_immediate", pattern(952)), "immediate": 0}
+    yield "fetch-add", {**V4, "packet": "fetch_add", "destination_qp": 0x12ABCD, "psn": 5, "va": 0xDEADBEEF12345678, "rkey": 0xC0FFEE11, "addend": 1 << 63 | 7}
+    yield "fetch-add-ipv6", {**V6, "packet": "fetch_add", "destination_qp": 2, "psn": 6, "va": 8, "rkey": 0, "addend": 1}
+    yield "atomic-answer", {**swapped(V4), "packet": "atomic_answer", "destination_qp": 0x42, "psn": 5, "syndrome": 0x1F, "msn": 9, "original": 0x0102030405060708}
 
 
 def patched(frame, at, data):
@@ -175,8 +199,8 @@ def bad():
     yield "udp_length", patched(v4, 38, b"\x00\x27")
     yield "udp_length", patched(v6, 58, b"\x00\x00")
     yield "udp_length", header_patched(v4, 2, b"\x00\x38")
-    yield "opcode", rebuilt(f4, 0, b"\x0b")
-    yield "opcode", rebuilt(f4, 0, b"\x12")
+    for opcode in (b"\x05", b"\x13", b"\x15"):
+        yield "opcode", rebuilt(f4, 0, opcode)
     yield "opcode", rebuilt(f4, 0, b"\x81")
     yield "transport_version", rebuilt(f4, 1, b"\x41")
     yield "partition_key", rebuilt(f4, 2, b"\x80\x01")
@@ -186,7 +210,21 @@ def bad():
     yield "roce_length", frame_of(only, transport_of(only) + b"\0\0")
     yield "roce_length", frame_of(nak, transport_of(nak) + bytes(4))
     yield "roce_length", rebuilt({**only, "payload": b""}, 0, b"\x0f")
+    write, last = {**V4, **write_of("write_only", pattern(8))}, {**V4, **write_of("write_last", pattern(8))}
+    add = {**V4, "packet": "fetch_add", "destination_qp": 2, "psn": 6, "va": 8, "rkey": 0, "addend": 1}
+    atomic = {**swapped(V4), "packet": "atomic_answer", "destination_qp": 2, "psn": 5, "syndrome": 0x1F, "msn": 9, "original": 1}
+    yield "roce_length", frame_of(write, transport_of(write)[:24])
+    yield "roce_length", rebuilt({**last, "payload": b""}, 0, b"\x08")
+    yield "roce_length", frame_of(add, transport_of(add) + bytes(4))
+    yield "roce_length", frame_of(add, transport_of(add)[:-4])
+    yield "roce_length", frame_of(atomic, transport_of(atomic)[:-4])
+    yield "write_length", frame_of({**write, "length": 9})
+    yield "write_length", frame_of({**write, "length": 7})
+    yield "write_length", rebuilt(write, 1, b"\x50")
+    yield "syndrome", rebuilt(atomic, 12, b"\x60")
     yield "pad_count", rebuilt({**only, "payload": b""}, 1, b"\x70")
+    yield "pad_count", rebuilt({**V4, **write_of("write_middle", pattern(8))}, 1, b"\x50")
+    yield "pad_count", rebuilt(add, 1, b"\x50")
     yield "pad_count", rebuilt({**only, "packet": "first"}, 1, b"\x50")
     yield "pad_count", rebuilt(f4, 1, b"\x50")
     yield "icrc", patched(v4, len(v4) - 1, bytes([v4[-1] ^ 0x80]))
@@ -236,5 +274,113 @@ def tcp():
            "message": header + b"".join(struct.pack("<II", 1 + n, 0) for n in range(3))}
 
 
+PRIMITIVES = {"probe": 0, "key_write": 1, "append": 2, "key_increment": 3}
+FLOW = bytes([10, 0, 0, 1, 10, 0, 0, 2, 0x9C, 0x40, 0x01, 0xBB, 6])
+
+
+def report(f):
+    flags = f["importance"] << 6 | f["immediate"] << 5 | (f["sequence"] != "-") << 4
+    sequence = 0 if f["sequence"] == "-" else f["sequence"]
+    return struct.pack("!BBHIIIBBBB", 0x10 | PRIMITIVES[f["primitive"]], flags, f["table"], f["access"], f["reporter"], sequence,
+                       f["copies"], f["generation"], len(f["key"]), len(f["payload"])) + f["key"] + f["payload"]
+
+
+def reports():
+    base = dict(importance=0, immediate=0, sequence="-", reporter=0xC0A80107, table=3, access=0xFEEDBEEF, generation=0, copies=2, key=FLOW, payload=pattern(20))
+    unkeyed = dict(base, copies=0, key=b"")
+    yield "path-of-a-flow", {"primitive": "key_write", **base}
+    yield "ipv6-flow", {"primitive": "key_write", **base, "key": pattern(37), "payload": pattern(64), "copies": 4, "generation": 255}
+    yield "third-copy-alone", {"primitive": "key_write", **base, "payload": b"\x07", "copies": 3 << 4}
+    yield "shortest", {"primitive": "key_write", **base, "key": b"k", "payload": b"v", "copies": 1}
+    yield "longest", {"primitive": "key_write", **base, "key": pattern(64), "payload": pattern(64), "copies": 4 << 4}
+    yield "loss-event", {"primitive": "append", **unkeyed, "importance": 2, "immediate": 1, "sequence": 0xFFFFFFFF, "payload": pattern(18)}
+    yield "first-of-a-reporter", {"primitive": "append", **unkeyed, "importance": 1, "sequence": 0, "payload": pattern(4)}
+    yield "evicted-counter", {"primitive": "key_increment", **base, "payload": struct.pack("!Q", 1 << 63 | 5), "table": 0xFFFF}
+    yield "probe", {"primitive": "probe", **unkeyed, "sequence": 77, "importance": 2, "payload": struct.pack("!I", 70)}
+
+
+def wrong_reports():
+    all_good = {name: report(fields) for name, fields in reports()}
+    write, append = all_good["path-of-a-flow"], all_good["loss-event"]
+    increment, probe = all_good["evicted-counter"], all_good["probe"]
+    for length in (0, 1, 19):
+        yield "truncated", write[:length]
+    yield "version", patched(write, 0, b"\x21")
+    yield "version", patched(write, 0, b"\xf1")
+    yield "primitive", patched(write, 0, b"\x14")
+    yield "primitive", patched(write, 0, b"\x1f")
+    yield "flags", patched(write, 1, b"\xc0")
+    yield "flags", patched(write, 1, b"\x01")
+    yield "flags", patched(patched(probe, 1, b"\x80"), 12, bytes(4))
+    yield "sequence", patched(write, 15, b"\x01")
+    yield "length", write[:-1]
+    yield "length", write + b"\0"
+    yield "key_length", patched(write, 18, b"\x00\x21")
+    yield "key_length", patched(write, 18, b"\x41\x01") + bytes(33)
+    yield "key_length", patched(append, 18, b"\x01\x11")
+    yield "key_length", patched(probe, 18, b"\x01") + b"\0"
+    yield "payload_length", patched(write, 18, b"\x21\x00")
+    yield "payload_length", patched(write, 18, b"\x0d\x41") + bytes(45)
+    yield "payload_length", patched(append, 19, b"\x00")[:20]
+    yield "payload_length", increment[:-1][:19] + b"\x07" + increment[20:-1]
+    yield "payload_length", patched(probe, 19, b"\x05") + b"\0"
+    yield "payload_length", patched(probe, 19, b"\x00")[:20]
+    for copies in (0x00, 0x05, 0x11, 0x50, 0xF0):
+        yield "copies", patched(write, 16, bytes([copies]))
+    yield "copies", patched(append, 16, b"\x01")
+
+
+def answers():
+    for verdict, bits, congested in [("received", 0, 0), ("missing", 1, 0), ("unknown", 4, 0), ("received", 0, 1), ("missing", 1, 1), ("unknown", 4, 1)]:
+        fields = dict(verdict=verdict, congested=congested, reporter=0xC0A80107, sequence=0x80000001, access=0xFEEDBEEF)
+        yield verdict, fields, struct.pack("!BBHIII", 0x1F, bits | congested << 1, 0, fields["reporter"], fields["sequence"], fields["access"])
+
+
+def prototypes():
+    """The prototype's layout, without and with a sequence number: its headers are those of the published Reporter."""
+    for sequence, kept in (("-", 0), (0, 1), (255, 1), (9, 0)):
+        numbered = sequence != "-"
+        head = lambda opcode, immediate: bytes([opcode]) + (bytes([sequence]) if numbered else b"") + bytes([immediate << 7 | kept << 6])
+        fields = lambda primitive, immediate: dict(primitive=primitive, immediate=immediate, sequence=sequence if kept else "-")
+        for words in range(1, 8):
+            data = pattern(4 * words)
+            yield "key-write-%d" % words, {**fields("key_write", 0), "copies": 2, "key": FLOW[:4], "payload": data}, head(1, 0) + b"\x02" + FLOW[:4] + data
+        yield "append", {**fields("append", 1), "list": 0x01020304, "payload": b"\xca\xfe\xba\xbe"}, head(2, 1) + struct.pack("!I", 0x01020304) + b"\xca\xfe\xba\xbe"
+        yield "key-increment", {**fields("key_increment", 0), "copies": 4, "key": FLOW[:4], "payload": struct.pack("!Q", 7)}, head(3, 0) + b"\x04" + FLOW[:4] + struct.pack("!Q", 7)
+
+
+def wrong_prototypes():
+    yield "truncated", b""
+    yield "primitive", bytes(11)
+    yield "primitive", b"\x04\x00" + bytes(9)
+    yield "length", b"\x01\x00\x01" + bytes(4)
+    yield "length", b"\x01\x00\x01" + bytes(4 + 32)
+    yield "length", b"\x01\x00\x01" + bytes(4 + 6)
+    yield "length", b"\x02\x00" + bytes(7)
+    yield "length", b"\x02\x00" + bytes(10)
+    yield "length", b"\x03\x00\x01" + bytes(11)
+    yield "copies", b"\x01\x00\x00" + bytes(8)
+    yield "copies", b"\x01\x00\x10" + bytes(8)
+    yield "copies", b"\x03\x00\x05" + bytes(12)
+
+
+def dta():
+    for name, fields in reports():
+        yield {"kind": "report", "name": name, **fields, "datagram": report(fields)}
+    for error, datagram in wrong_reports():
+        yield {"kind": "report", "name": "refused", "error": error, "datagram": datagram}
+    for name, fields, datagram in answers():
+        yield {"kind": "answer", "name": name, **fields, "datagram": datagram}
+    answer = struct.pack("!BBHIII", 0x1F, 0, 0, 1, 2, 3)
+    for error, datagram in [("truncated", answer[:15]), ("length", answer + b"\0"), ("version", b"\x2f" + answer[1:]), ("primitive", b"\x11" + answer[1:]),
+                            ("verdict", b"\x1f\x05" + answer[2:]), ("verdict", b"\x1f\x08" + answer[2:])]:
+        yield {"kind": "answer", "name": "refused", "error": error, "datagram": datagram}
+    for name, fields, datagram in prototypes():
+        yield {"kind": "prototype", "name": name, **fields, "datagram": datagram}
+    for error, datagram in wrong_prototypes():
+        yield {"kind": "prototype", "name": "refused", "error": error, "datagram": datagram}
+
+
 write("packets.txt", packets())
 write("tcp_read.txt", tcp())
+write("dta.txt", dta())

@@ -84,7 +84,9 @@ impl Exchange {
         completions: &mut Vec<Completion>,
     ) {
         match (self.place(psn), packet) {
-            (_, Packet::ReadRequest(_)) => self.counters.malformed += 1,
+            (_, Packet::ReadRequest(_) | Packet::WriteRequest(_) | Packet::FetchAdd(_) | Packet::AtomicAnswer(_)) => {
+                self.counters.malformed += 1
+            }
             (Place::Past, Packet::ReadAnswer(_)) => self.duplicate(now_ns),
             (Place::Past, _) => self.counters.duplicate += 1,
             (Place::Unsent, _) => self.counters.unsent += 1,

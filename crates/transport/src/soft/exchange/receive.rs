@@ -137,6 +137,10 @@ fn accept<'a, 'f>(
             // The nearest that there is: the responder's own trouble, which may pass.
             Syndrome::Nak(NakCode::RemoteOperational) => Ok((index, Err(Refusal::Overloaded))),
         },
-        WirePacket::ReadAnswer(_) | WirePacket::ReadRequest(_) => Err(malformed),
+        WirePacket::ReadAnswer(_)
+        | WirePacket::ReadRequest(_)
+        | WirePacket::WriteRequest(_)
+        | WirePacket::FetchAdd(_)
+        | WirePacket::AtomicAnswer(_) => Err(malformed),
     }
 }
