@@ -53,8 +53,9 @@ impl Prefix {
         Self { address, bits }
     }
 
-    /// `struct onlooker_prefix`.
-    pub(crate) fn to_bytes(self) -> [u8; PREFIX_BYTES] {
+    /// `struct onlooker_prefix`: the key of `sources`, also in other objects that use the responder's headers.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; PREFIX_BYTES] {
         let bits = if self.address.is_ipv4() { self.bits + MAPPED_BITS } else { self.bits };
         let mut bytes = [0; PREFIX_BYTES];
         bytes[..4].copy_from_slice(&u32::from(bits).to_le_bytes());

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Lists. A list's open batch has two sides: while one is written to the ring the other one fills. Whoever fills a side, or finds that it has waited
+ * long enough, takes the next place in the ring under the lock and writes there without it.
+ */
+#ifndef ONLOOKER_DTA_APPEND_H
+#define ONLOOKER_DTA_APPEND_H
+
+#include "store.h"
+
+#define CLOCK_BOOTTIME 7
+#define OPEN_WORDS (DTA_MAX_BATCH * DTA_MAX_PAYLOAD_BYTES / 8)
+
+/* How long an entry waits for others of its batch, ns. */
+const volatile __u64 wait_ns = 10000000;
+
+struct dta_list {
+	struct bpf_spin_lock lock;
+	__u32 count; /* of the side that fills */
+	__u32 side;
+	__u32 busy;  /* a bit for each side that is being written to the ring */
+	__u32 table;
+	__u32 is_timed; /* the timer runs */
+	struct bpf_timer timer;
+	__u64 since_ns; /* when the first entry came */
+	__u64 batch;    /* number of the next one, and of its first entry */
+	__u64 entry;
+	union {
+		__u64 words[2][OPEN_WORDS + DTA_MAX_PAYLOAD_BYTES / 8]; /* the last entry is copied by whole words */
+	} open;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, DTA_MAX_LISTS);
+	__type(key, __u32);
+	__type(value, struct dta_list);
+} dta_lists SEC(".maps");
+
+/* A side that was taken, and where it belongs. */
+struct dta_taken {
+	__u32 side;
+	__u32 count; /* 0: none was */
+	__u64 batch;
+	__u64 entry;
+};
+
+/* Under the lock. */
+static __always_inline void take_side(struct dta_list *list, struct dta_taken *taken)
+{
+	taken->side = list->side & 1;
+	taken->count = list->count;
+	taken->batch = list->batch;
+	taken->entry = list->entry;
+	list->batch++;
+	list->entry += list->count;
+	list->count = 0;
+	list->busy |= 1u << taken->side;
+	list->side = !taken->side;
+}
+
+/* A side on its way to the ring. Its words are walked by bpf_loop: the verifier then looks at one of them, and not at each with each length. */
+struct dta_batch {
+	const struct dta_list *list;
+	volatile __u64 *block;
+	__u64 header[DTA_BATCH_HEADER_WORDS];
+	__u32 side;
+	__u32 end_bytes;
+	__u32 first; /* word of the batch that the block's part begins with */
+	__u32 at;    /* and its place there */
+};
+
+/* Word `at` of the entries. Behind the last one are zeros. */
+static __always_inline __u64 open_word(const struct dta_batch *b, __u32 at)
+{
+	__u64 word;
+
+	if (at * 8 >= b->end_bytes || at >= OPEN_WORDS)
+		return 0;
+	word = b->list->open.words[b->side & 1][at];
+	if (at * 8 + 8 > b->end_bytes)
+		word &= (1ULL << b->end_bytes % 8 * 8) - 1;
+	return word;
+}
+
+static long seal_word(__u32 at, struct dta_batch *b)
+{
+	b->header[0] = seal(b->header[0], open_word(b, at));
+	return 0;
+}
+
+static long write_word(__u32 at, struct dta_batch *b)
+{
+	__u32 word = b->first + at;
+
+	b->block[(b->at + at) % WORDS_OF_BLOCK] =
+		word < DTA_BATCH_HEADER_WORDS ? b->header[word % DTA_BATCH_HEADER_WORDS] : open_word(b, word - DTA_BATCH_HEADER_WORDS);
+	return 0;
+}
+
+/* Writes a side that was taken to the ring. `taken` is side and count, one byte each. Verified by itself, whatever leads here. */
+__noinline int onlooker_dta_write_side(__u32 list_index, __u32 number, __u32 taken, __u64 batch, __u64 entry)
+{
+	struct onlooker_dta_table *table = bpf_map_lookup_elem(&dta_tables, &number);
+	struct dta_batch b = { .list = bpf_map_lookup_elem(&dta_lists, &list_index), .side = taken & 1 };
+	__u32 count = taken >> 8 & 0xff, words;
+	__u64 offset;
+
+	if (!b.list || !table)
+		return DTA_SLAB;
+	words = table->slot_bytes / 8;
+	offset = (batch & table->slots_mask) * table->slot_bytes;
+	b.end_bytes = count * table->payload_bytes;
+	b.header[1] = batch + 1;
+	b.header[2] = entry;
+	b.header[3] = stamp_of(bpf_ktime_get_boot_ns()) | (__u64)count << 32;
+	b.header[0] = seal(seal(seal(0, b.header[1]), b.header[2]), b.header[3]);
+	bpf_loop((b.end_bytes + 7) / 8, seal_word, &b, 0);
+	b.at = offset / 8 % WORDS_OF_BLOCK;
+	for (__u32 part = 0; part < DTA_MAX_BATCH_WORDS / WORDS_OF_BLOCK; part++) {
+		__u32 left = words - b.first;
+
+		b.block = (volatile __u64 *)block_at(table, offset + b.first * 8);
+		if (!b.block)
+			return DTA_SLAB;
+		bpf_loop(left < WORDS_OF_BLOCK ? left : WORDS_OF_BLOCK, write_word, &b, 0);
+		b.first += WORDS_OF_BLOCK;
+		if (b.first >= words)
+			break;
+	}
+	return DTA_STORED;
+}
+
+static __always_inline int finish_side(struct dta_list *list, __u32 list_index, __u32 number, const struct dta_taken *taken)
+{
+	int exit = onlooker_dta_write_side(list_index, number, taken->side | taken->count << 8, taken->batch, taken->entry);
+
+	bpf_spin_lock(&list->lock);
+	list->busy &= ~(1u << taken->side);
+	bpf_spin_unlock(&list->lock);
+	return exit;
+}
+
+/* Writes what has waited long enough; comes again as long as something waits. */
+static int flush_list(void *map, __u32 *number, struct dta_list *list)
+{
+	__u64 now_ns = bpf_ktime_get_boot_ns(), waited_ns = 0;
+	struct dta_taken taken = {};
+	__u32 waits;
+
+	(void)map;
+	bpf_spin_lock(&list->lock);
+	if (list->count) {
+		waited_ns = now_ns - list->since_ns;
+		if (waited_ns >= wait_ns && !(list->busy >> !(list->side & 1) & 1))
+			take_side(list, &taken);
+	}
+	waits = list->count;
+	list->is_timed = waits != 0;
+	bpf_spin_unlock(&list->lock);
+	if (taken.count)
+		finish_side(list, *number, list->table, &taken);
+	if (waits)
+		bpf_timer_start(&list->timer, waited_ns < wait_ns ? wait_ns - waited_ns : wait_ns, 0);
+	return 0;
+}
+
+static __always_inline void begin_timer(struct dta_list *list)
+{
+	/* The first time; from then on it is there. */
+	if (!bpf_timer_init(&list->timer, &dta_lists, CLOCK_BOOTTIME))
+		bpf_timer_set_callback(&list->timer, flush_list);
+	bpf_timer_start(&list->timer, wait_ns, 0);
+}
+
+static __always_inline int append(const struct dta_scratch *s, const struct onlooker_dta_table *table, __u32 number, __u64 now_ns)
+{
+	__u32 index = table->list, bytes = table->payload_bytes, must_time = 0;
+	struct dta_list *list = bpf_map_lookup_elem(&dta_lists, &index);
+	struct dta_taken taken = {};
+	__u64 offset;
+	__u8 *to;
+
+	if (!list)
+		return DTA_SLAB;
+	bpf_spin_lock(&list->lock);
+	if (list->busy >> (list->side & 1) & 1) {
+		bpf_spin_unlock(&list->lock);
+		return DTA_BUSY;
+	}
+	offset = list->count * bytes;
+	to = (__u8 *)list->open.words[list->side & 1] + (offset & (OPEN_WORDS * 8 - 1));
+	for (__u32 at = 0; at < DTA_MAX_PAYLOAD_BYTES / 8; at++) {
+		if (at * 8 >= bytes)
+			break;
+		*(__u64 *)(to + at * 8) = s->payload[at];
+	}
+	if (!list->count)
+		list->since_ns = now_ns;
+	list->table = number;
+	if (++list->count >= table->batch || s->header.flags & DTA_IMMEDIATE) {
+		take_side(list, &taken);
+	} else if (!list->is_timed) {
+		list->is_timed = must_time = 1;
+	}
+	bpf_spin_unlock(&list->lock);
+	if (must_time)
+		begin_timer(list);
+	return taken.count ? finish_side(list, index, number, &taken) : DTA_STORED;
+}
+
+#endif

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The kernel translator: BPF programs that turn [telemetry reports](onlooker_dta) into writes of slabs, in softirq, and
+//! their loader.
+//!
+//! It stands beside a [`Responder`](onlooker_responder::Responder), in whose slabs its tables lie: so whoever may READ them queries
+//! telemetry like any other region. Addresses and lease are the responder's; who may send reports is the translator's own.
+//! What a report does is decided by `onlooker_dta::translator`, which the programs (`bpf/`) are held to by tests, packet by packet.
+//!
+//! Needs what the responder needs, and of the kernel timers and spin locks in maps (5.15).
+#![deny(unsafe_code)]
+
+mod intf;
+mod skeleton;
+mod table;
+mod translator;
+
+pub use intf::Exit;
+pub use table::{Place, Table};
+pub use translator::{Config, Counters, MAX_LISTS, MAX_TABLES, Translator};
