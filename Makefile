@@ -17,6 +17,7 @@ help:
 	@echo '  bench-cost         what a counter, a commit and a histogram record cost the program'
 	@echo '  bench-agent        the idle agent: memory and context switches'
 	@echo '  bench-responder    ns of softirq for a READ answered by the BPF responder (root)'
+	@echo '  bench-dta          ns of softirq for a telemetry report, by primitive (root)'
 	@echo '  bench-collectors   ns of softirq for a block of computed kernel metrics (root)'
 	@echo '  bench-kernel-cost  a full sample of kernel metrics: computed, published, sampled, and by node_exporter (root)'
 	@echo '  bench-overhead     what a host that is read every 10 ms notices of it (root)'
@@ -43,6 +44,7 @@ help:
 	@echo '  bench-churn        a thousand short-lived regions a second: the agent'\''s CPU, time to the first frame (root)'
 	@echo '  bench-acquisition  metrics, hosts and programs as in a published study, against one controller: shares of CPU, memory, network; what `onlooker capacity` predicts (root; 14 minutes)'
 	@echo '  bench-requester    one soft requester thread beside its bare sockets'
+	@echo 'make dta-longevity how long telemetry lives in a table of keys, beside the model (three minutes)'
 	@echo 'make sim           64 to 10,000 hosts read at once over a simulated network, by what bounds their READs (a minute)'
 	@echo 'make crash-test    a controller killed 200 times, its store damaged 400 times: nothing durable lost, nothing wrong'
 	@echo 'make soak-fleet    24 hosts read every 10 ms for 22 minutes: gaps, lateness, memory, bytes (root)'
@@ -227,6 +229,10 @@ bench-agent: setup-build
 bench-responder: setup-test
 	$(BENCH) responder
 
+.PHONY: bench-dta
+bench-dta: setup-test
+	$(BENCH) dta
+
 .PHONY: bench-collectors
 bench-collectors: setup-test
 	$(BENCH) collectors
@@ -347,6 +353,10 @@ conformance: setup-test
 .PHONY: sql-interop
 sql-interop: setup-test
 	bench/sql-interop
+
+.PHONY: dta-longevity
+dta-longevity: setup-build
+	bench/dta-longevity
 
 .PHONY: sim
 sim: setup-build

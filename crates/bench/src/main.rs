@@ -9,6 +9,7 @@
 //! | `scheduler-latency` | what counting how long tasks wait costs them, and Redis |
 //! | `accuracy`, `granularity` | how far readings are from the truth, how much slower they make a program on the same core, by the way of acquiring values |
 //! | `responder`, `collectors`, `kernel-cost` | what READs take in softirq |
+//! | `dta` | what telemetry reports take in softirq |
 //! | `requester` | one soft requester thread beside its bare sockets |
 //! | `limit` | the same on a link, by UDP and by AF_XDP sockets |
 //! | `hybrid` | a reading thread that sleeps, polls, or does both by turns |
@@ -16,6 +17,7 @@
 //! | `columns`, `derive` | what checking, decoding and copying a value costs a reader, and what its sums cost |
 //! | `processing`, `store` | what readings of real agents cost the controller, and its store |
 //! | `record`, `export` | rows of real agents for these and for other databases |
+//! | `dta-longevity` | how long values live in a Key-Write table, beside the model |
 //! | `sim` | 64 to 10,000 simulated hosts, by how READs are bounded |
 //! | `query` | nothing: it fills a store for queries |
 //! | `sql` | what our own reader answers, for comparison |
@@ -36,6 +38,7 @@ mod hybrid;
 mod latency;
 mod limit;
 mod load;
+mod longevity;
 mod machine;
 mod peers;
 mod processing;
@@ -70,9 +73,11 @@ fn run(words: &[&str]) -> anyhow::Result<bool> {
         ["responder"] => softirq::responder::run(),
         ["collectors"] => softirq::collectors::run(),
         ["kernel-cost"] => softirq::kernel_cost::run(),
+        ["dta"] => softirq::translator::run(),
         ["requester"] => Ok(requester::run()),
         ["hybrid"] => hybrid::run(),
         ["limit"] => limit::run(),
+        ["dta-longevity"] => longevity::run(),
         ["sim"] => sim::run(),
         ["torn"] => Ok(torn::run()),
         ["columns"] => Ok(columns::run()),

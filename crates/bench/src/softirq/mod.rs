@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `make bench-responder`, `make bench-collectors`, `make bench-kernel-cost`: what READs take in softirq, by
+//! `make bench-responder`, `make bench-collectors`, `make bench-kernel-cost`, `make bench-dta`: what READs and reports take in softirq, by
 //! bpf_prog_test_run on this machine's own kernel.
 //!
 //! The program under test puts the request back before each run; one that stops there is measured in the same round and
@@ -10,6 +10,7 @@ mod blocks;
 pub(crate) mod collectors;
 pub(crate) mod kernel_cost;
 pub(crate) mod responder;
+pub(crate) mod translator;
 
 use std::time::Duration;
 
