@@ -6,7 +6,7 @@
 //!
 //! Of a reporter's retransmittable reports those are taken that follow one another. One that came before is a duplicate,
 //! one before which others are missing is not taken, and the reporter is told the last that was. So an addend that is sent
-//! again is not added again. Where a reporter begins its probe says.
+//! again is not added again. A reporter's probe says where it begins.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;

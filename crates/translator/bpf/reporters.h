@@ -50,6 +50,19 @@ static __always_inline int follow(struct dta_scratch *s, const struct place *pla
 	return ONLOOKER_GO_ON;
 }
 
+/*
+ * A report that was the next one could not be stored after all: it has not come. If one behind it has meanwhile, on
+ * another processor, it stays lost.
+ */
+static __always_inline void unfollow(const struct dta_scratch *s, const struct place *place)
+{
+	struct dta_reporter key = { .source = place->source, .reporter = s->header.reporter };
+	__u32 sequence = bpf_ntohl(s->header.sequence), *known = bpf_map_lookup_elem(&dta_reporters, &key);
+
+	if (known)
+		__sync_val_compare_and_swap(known, sequence, s->last);
+}
+
 /* Where a reporter begins, if it knows more than is known here. */
 static __always_inline int probe(struct dta_scratch *s, const struct place *place)
 {

@@ -68,10 +68,14 @@ static __always_inline int take_report(struct dta_scratch *s, struct place *plac
 			return exit;
 	}
 	if (primitive == DTA_PRIMITIVE_KEY_WRITE)
-		return key_write(s, table, number, now_ns);
-	if (primitive == DTA_PRIMITIVE_KEY_INCREMENT)
-		return key_increment(s, table);
-	return append(s, table, number, now_ns);
+		exit = key_write(s, table, number, now_ns);
+	else if (primitive == DTA_PRIMITIVE_KEY_INCREMENT)
+		exit = key_increment(s, table);
+	else
+		exit = append(s, table, number, now_ns);
+	if (exit != DTA_STORED && s->header.flags & DTA_RETRANSMITTABLE)
+		unfollow(s, place);
+	return exit;
 }
 
 /* What became of a frame; FRAME_PASS: it is not ours. */

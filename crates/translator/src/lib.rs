@@ -6,7 +6,7 @@
 //! telemetry like any other region. Addresses and lease are the responder's; who may send reports is the translator's own.
 //! What a report does is decided by `onlooker_dta::translator`, which the programs (`bpf/`) are held to by tests, packet by packet.
 //!
-//! Needs what the responder needs, and of the kernel timers and spin locks in maps (5.15).
+//! Needs what the responder needs; of the kernel also `bpf_loop` (5.17), timers and spin locks in maps.
 #![deny(unsafe_code)]
 
 mod intf;

@@ -411,6 +411,27 @@ fn what_is_not_for_it_passes_and_what_must_not_be_is_counted() {
     assert_eq!(rig.run(Hook::Tc, &frame(source, &good)), Some(Exit::Lease));
 }
 
+/// What was numbered and could not be stored is sent again, and is no duplicate then.
+#[test]
+fn what_could_not_be_stored_has_not_come() {
+    let rig = Rig::new(Duration::from_nanos(LONG_NS), None);
+    let [(_, _, shape), ..] = tables();
+    let place = Place { slab: SLAB + 1, first_block: 0 };
+    rig.translator.put_table(7, &Table { access: access(7), shape, place }).unwrap();
+    let source = REPORTERS[0].parse().unwrap();
+    let run = |body, hook| {
+        let report = Report { sequence: Some(1), ..report(7, body) };
+        rig.run(hook, &frame(source, &datagram(&report))).unwrap()
+    };
+    assert_eq!(run(Body::Probe { received: 0 }, Hook::Tc), Exit::Probe);
+    let write = Body::KeyWrite { key: b"k", payload: &[1; 20], copies: Copies::All(2) };
+    assert_eq!([Hook::Tc, Hook::Xdp].map(|hook| run(write, hook)), [Exit::Slab; 2]);
+    rig.translator
+        .put_table(7, &Table { access: access(7), shape, place: Place { slab: SLAB, first_block: 0 } })
+        .unwrap();
+    assert_eq!([Hook::Tc, Hook::Xdp].map(|hook| run(write, hook)), [Exit::Stored, Exit::Duplicate]);
+}
+
 /// A quarter of the verifier's limit: room for a kernel that walks more than those tested.
 #[test]
 #[allow(clippy::print_stdout)]

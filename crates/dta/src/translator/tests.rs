@@ -206,7 +206,7 @@ fn a_reporter_is_known_by_where_it_begins() {
     // A probe of before changes nothing, one that knows more does: the translator has forgotten.
     assert_eq!(said(world.take(SOURCE, &probe(u32::MAX, 1))), Some((Verdict::Received, 1)));
     assert_eq!(said(world.take(SOURCE, &probe(5, 6))), Some((Verdict::Missing, 5)));
-    // He has begun again, somewhere else.
+    // It has begun again, somewhere else.
     assert_eq!(said(world.take(SOURCE, &numbered(900_000))), Some((Verdict::Unknown, 900_000)));
     assert_eq!(said(world.take(SOURCE, &probe(899_999, 900_000))), Some((Verdict::Missing, 899_999)));
     world.take(SOURCE, &numbered(900_000));
