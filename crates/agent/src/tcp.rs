@@ -85,11 +85,12 @@ impl Responder {
             Err(Full::All) => return self.counters.add(Counter::TcpRefusedBusy, 1),
             Err(Full::Source) => return self.counters.add(Counter::TcpRefusedSourceBusy, 1),
         };
+        // With its place, not when its thread runs: who sees a connection fewer finds a place.
+        self.counters.add(Counter::TcpConnections, 1);
         let own = self.clone();
         let thread = std::thread::Builder::new().name("tcp-read".into()).stack_size(STACK_BYTES);
         let spawned = thread.spawn(move || {
             system::drop_thread_capabilities();
-            own.counters.add(Counter::TcpConnections, 1);
             // The socket outlives the place: whoever sees the connection closed, or counted so, finds a place.
             let mut stream = DeadlineStream::new(stream, Instant::now() + own.idle_time);
             let end = own.serve(&mut stream, source);
@@ -109,7 +110,10 @@ impl Responder {
         });
         match spawned {
             Ok(_) => self.counters.add(Counter::TcpAccepted, 1),
-            Err(_) => self.counters.add(Counter::TcpRefusedInternal, 1),
+            Err(_) => {
+                self.counters.sub_one(Counter::TcpConnections);
+                self.counters.add(Counter::TcpRefusedInternal, 1);
+            }
         }
     }
 
