@@ -141,14 +141,18 @@ static __always_inline int finish_side(struct dta_list *list, __u32 list_index, 
 	return exit;
 }
 
-/* Writes what has waited long enough; comes again as long as something waits. */
-static int flush_list(void *map, __u32 *number, struct dta_list *list)
+/* Writes what has waited long enough; comes again as long as something waits. 6.1 locks only what was looked up, not what a callback is given. */
+static int flush_list(void *map, __u32 *number, struct dta_list *given)
 {
+	__u32 index = *number, waits;
+	struct dta_list *list = bpf_map_lookup_elem(&dta_lists, &index);
 	__u64 now_ns = bpf_ktime_get_boot_ns(), waited_ns = 0;
 	struct dta_taken taken = {};
-	__u32 waits;
 
 	(void)map;
+	(void)given;
+	if (!list)
+		return 0;
 	bpf_spin_lock(&list->lock);
 	if (list->count) {
 		waited_ns = now_ns - list->since_ns;
@@ -159,7 +163,7 @@ static int flush_list(void *map, __u32 *number, struct dta_list *list)
 	list->is_timed = waits != 0;
 	bpf_spin_unlock(&list->lock);
 	if (taken.count)
-		finish_side(list, *number, list->table, &taken);
+		finish_side(list, index, list->table, &taken);
 	if (waits)
 		bpf_timer_start(&list->timer, waited_ns < wait_ns ? wait_ns - waited_ns : wait_ns, 0);
 	return 0;
