@@ -106,7 +106,8 @@ __noinline int onlooker_dta_write_side(__u32 list_index, __u32 number, __u32 tak
 	__u32 count = taken >> 8 & 0xff, words;
 	__u64 offset;
 
-	if (!b.list || !table)
+	/* What waited for a list may find another table there when its time has come: that one's memory is not a ring. */
+	if (!b.list || !table || table->primitive != DTA_PRIMITIVE_APPEND || table->list != list_index)
 		return DTA_SLAB;
 	words = table->slot_bytes / 8;
 	offset = (batch & table->slots_mask) * table->slot_bytes;

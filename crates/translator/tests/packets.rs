@@ -411,6 +411,30 @@ fn what_is_not_for_it_passes_and_what_must_not_be_is_counted() {
     assert_eq!(rig.run(Hook::Tc, &frame(source, &good)), Some(Exit::Lease));
 }
 
+/// What waited for a list is not written into a table that has taken the list's number meanwhile.
+#[test]
+fn what_waits_for_a_list_that_is_gone_goes_nowhere() {
+    let rig = Rig::new(Duration::from_millis(20), None);
+    let source: IpAddr = REPORTERS[0].parse().unwrap();
+    let [(_, _, key_write), _, (gone, first_block, _), (other, ..), ..] = tables();
+    let append = |number, payload: &[u8]| {
+        let report = report(number, Body::Append { payload });
+        assert_eq!(rig.run(Hook::Tc, &frame(source, &datagram(&report))), Some(Exit::Stored));
+    };
+    append(gone, &[0xaa; 18]);
+    let place = Place { slab: SLAB, first_block };
+    rig.translator.put_table(gone, &Table { access: access(gone), shape: key_write, place }).unwrap();
+    append(other, &[0xbb; 64]);
+    let begun = Instant::now();
+    // The other list's timer began later.
+    while !rig.bytes().contains(&0xbb) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "nothing was written");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let from = usize::try_from(first_block).unwrap() * 1024;
+    assert!(rig.bytes()[from..from + 4096].iter().all(|byte| *byte == 0));
+}
+
 /// What was numbered and could not be stored is sent again, and is no duplicate then.
 #[test]
 fn what_could_not_be_stored_has_not_come() {
