@@ -7,10 +7,10 @@
 //!
 //! Adds are atomic, 8 bytes, by one kind of writer: a processor's beside a device's lose some.
 
+pub use onlooker_wire::dta::MAX_COPIES;
+
 use crate::hash::{Hash, Seed};
 
-/// Copies that a key has at most.
-pub const MAX_COPIES: u8 = 4;
 /// Bytes before the counters: a block.
 pub const HEADER_BYTES: usize = 1024;
 /// Bytes of a counter.

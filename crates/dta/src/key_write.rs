@@ -8,11 +8,10 @@
 //!
 //! An entry never crosses a multiple of its size, so that one READ within a block has all of it.
 
+pub use onlooker_wire::dta::MAX_COPIES;
+
 use crate::hash::{Hash, Seed};
 use crate::seal::Seal;
-
-/// Copies that a key has at most, and that queries look at.
-pub const MAX_COPIES: u8 = 4;
 
 /// How many bytes of its hash an entry has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
