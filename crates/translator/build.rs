@@ -8,5 +8,6 @@ fn main() {
     println!("cargo::rerun-if-changed=bpf");
     println!("cargo::rerun-if-changed=../responder/bpf");
     let flags = ["-I../responder/bpf".to_owned()];
-    onlooker_bpf_build::skeleton(Path::new("bpf/translator.bpf.c"), "translator", &flags);
+    let object = onlooker_bpf_build::skeleton(Path::new("bpf/translator.bpf.c"), "translator", &flags);
+    onlooker_bpf_build::tell_fingerprint(&object, "ONLOOKER_TRANSLATOR_FINGERPRINT");
 }

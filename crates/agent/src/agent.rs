@@ -17,6 +17,7 @@ use crate::address;
 use crate::bootstrap::{self, Announcement, Endpoint};
 use crate::card::{self, Card};
 use crate::config::{self, Config};
+use crate::epochs::Epochs;
 use crate::error::{AgentError, system_error};
 use crate::host::{self, Host};
 use crate::identity::StateDir;
@@ -100,6 +101,11 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
 
     let now_ns = host::boot_time_ns();
     let kernel = directory.kernel().cloned();
+    let telemetry = report.as_ref().map(|report| report.telemetry.clone()).unwrap_or_default();
+    if let Err(refusal) = directory.publish_telemetry(&telemetry, now_ns) {
+        system::log(&format!("warning: telemetry tables cannot be read: {refusal}"));
+    }
+    let epochs = kernel.clone().map(|kernel| Epochs::new(kernel, &config.kernel.telemetry, &telemetry, now_ns));
     let upkeep = kernel
         .as_ref()
         .zip(report)
@@ -142,6 +148,7 @@ pub fn run(config: &Config) -> Result<(), AgentError> {
         registration,
         responder: Responder::new(&config.tcp, served, sampler, counters.clone()),
         upkeep,
+        epochs,
         renewal,
         metrics,
         tables,

@@ -22,6 +22,7 @@ mod group;
 pub mod kernel;
 pub use kernel::Kernel;
 pub mod tables;
+pub mod telemetry;
 pub use tables::{Cgroups, Connections, Processes};
 
 /// Where the configuration is looked for when no path is given.
@@ -404,6 +405,7 @@ impl Config {
         if let Err((key, value, message)) = self
             .kernel
             .check()
+            .and_then(|()| self.kernel.telemetry.check(&self.kernel))
             .and_then(|()| self.verbs.check(&self.kernel))
             .and_then(|()| self.connections.check())
             .and_then(|()| self.cgroups.check())
@@ -443,6 +445,7 @@ impl Config {
             }
         }
         warnings.extend(self.kernel.warnings());
+        warnings.extend(self.kernel.telemetry.warnings());
         warnings
     }
 }

@@ -26,11 +26,13 @@ use crate::kernel::ledger::{Keep, Record, Source, Stage};
 use crate::kernel::{Kernel, KernelError, Recovered};
 use crate::served::{Address, Addresses, Served};
 use push::Pushed;
+use telemetry::Announced;
 
 mod device;
 mod publish;
 mod push;
 mod renew;
+mod telemetry;
 
 /// Blocks of a control region in a memfd: room for MAX_ENTRY_BLOCKS entry blocks and 28,671 schema blocks. Only what is used takes memory.
 const CONTROL_BLOCKS: u64 = 32_768;
@@ -131,6 +133,7 @@ pub struct Directory {
     served: Arc<Served>,
     addresses: Addresses,
     slots: HashMap<u32, Slot>,
+    telemetry: Vec<Announced>,
     kernel: Option<Rc<Kernel>>,
     card: Option<Card>,
     pushed: Pushed,
@@ -197,8 +200,8 @@ impl Directory {
     /// Without regions.
     fn of(control: ControlWriter<Map>, served: Arc<Served>, addresses: Addresses, kernel: Option<Rc<Kernel>>) -> Self {
         let bytes = control.memory().words().len() as u64 * 8;
-        let (slots, pushed) = (HashMap::new(), Pushed::default());
-        Self { control, bytes, served, addresses, slots, kernel, card: None, pushed, counters: None }
+        let (slots, telemetry, pushed) = (HashMap::new(), Vec::new(), Pushed::default());
+        Self { control, bytes, served, addresses, slots, telemetry, kernel, card: None, pushed, counters: None }
     }
 
     /// Entries that there can be: regions and schemas.

@@ -17,6 +17,7 @@ pub mod config;
 pub mod counters;
 pub mod devices;
 pub mod directory;
+pub mod epochs;
 pub mod error;
 pub mod facts;
 pub mod host;

@@ -41,7 +41,7 @@ pub fn load(config: &config::Kernel, host: &Host) -> Option<Loaded> {
     let report = child::run(config, Task::Replace);
     let opened = match &report.error {
         Some(error) => Err(error.clone()),
-        None => Kernel::open(config, host).map_err(|error| error.to_string()),
+        None => Kernel::open(config, host, &report.telemetry).map_err(|error| error.to_string()),
     };
     match opened {
         Ok((kernel, recovered)) => {
@@ -53,6 +53,10 @@ pub fn load(config: &config::Kernel, host: &Host) -> Option<Loaded> {
                 State::Loaded | State::Kept | State::None => {}
             }
             report.devices.iter().for_each(|device| system::log(&device.to_string()));
+            report.telemetry.iter().for_each(|table| system::log(&table.to_string()));
+            if let Some(error) = &report.telemetry_error {
+                system::log(&format!("WARNING: NO TELEMETRY REPORTS ARE TAKEN: {error}"));
+            }
             Some((report, kernel, recovered))
         }
         Err(error) => {

@@ -28,6 +28,7 @@ use rustix::time::{
 use crate::bootstrap::Endpoint;
 use crate::card::Card;
 use crate::counters::{Counter, Counters, refused};
+use crate::epochs::Epochs;
 use crate::host::boot_time_ns;
 use crate::kernel::upkeep::Upkeep;
 use crate::own::Metrics;
@@ -103,6 +104,8 @@ pub struct Server {
     pub endpoint: Arc<Endpoint>,
     /// The kernel responder's, if there is one.
     pub upkeep: Option<Upkeep>,
+    /// Epochs of telemetry counters.
+    pub epochs: Option<Epochs>,
     /// Renewals of the token.
     pub renewal: Renewal,
     /// Regions of kernel metrics.
@@ -273,7 +276,8 @@ impl Loop {
         let card = self.server.registration.directory().card().and_then(Card::next_deadline_ns);
         let deadlines = self.server.registration.next_deadline_ns().into_iter().chain(kernel).chain(sample).chain(card);
         let own = self.watchdog.map(|(_, next_ns)| next_ns).into_iter().chain(self.release_at_ns);
-        let deadline = deadlines.chain(table).chain(own).min();
+        let epoch = self.server.epochs.as_ref().and_then(Epochs::next_deadline_ns);
+        let deadline = deadlines.chain(table).chain(epoch).chain(own).min();
         if deadline != self.armed_ns {
             let at = deadline.map_or(0, |ns| ns.max(1));
             let it_value = Timespec {
@@ -307,6 +311,9 @@ impl Loop {
         }
         self.server.metrics.expire(self.server.registration.directory(), now_ns);
         self.server.tables.expire(now_ns);
+        if let Some(epochs) = &mut self.server.epochs {
+            epochs.expire(now_ns);
+        }
         let is_quiet = self.release_at_ns.is_some_and(|at_ns| at_ns <= now_ns);
         if is_quiet || has_sampled && now_ns.saturating_sub(self.released_ns) >= RELEASE_PAUSE_NS {
             onlooker_responder::resident::release_program();

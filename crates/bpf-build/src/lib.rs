@@ -24,6 +24,21 @@ pub fn skeleton(source: &Path, name: &str, flags: &[String]) -> PathBuf {
     compile(source, name, flags, true)
 }
 
+/// Of an object that was just compiled, for the crate as `<variable>`: by it a loader sees whether programs that are pinned are its own. FNV-1a, 64
+/// bits, as sixteen hexadecimal digits: against mistakes, not against an adversary, who would have to be root to pin anything. Never 0, which means "being
+/// replaced".
+///
+/// # Panics
+/// There is no such object.
+#[allow(clippy::print_stdout, reason = "what cargo is told")]
+pub fn tell_fingerprint(object: &Path, variable: &str) {
+    let bytes = std::fs::read(object).expect("the object was just compiled");
+    let sum = bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    println!("cargo::rustc-env={variable}={:016x}", sum.max(1));
+}
+
 #[allow(clippy::print_stdout, reason = "what cargo is told")]
 fn compile(source: &Path, name: &str, flags: &[String], with_skeleton: bool) -> PathBuf {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));

@@ -17,9 +17,12 @@
 #![forbid(unsafe_code)]
 
 pub mod append;
+pub mod geometry;
 pub mod hash;
 pub mod increment;
 pub mod key_write;
 mod seal;
 pub mod sender;
 pub mod translator;
+
+pub use geometry::Geometry;

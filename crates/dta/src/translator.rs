@@ -15,6 +15,7 @@ use ipnet::IpNet;
 use onlooker_wire::dta::{Answer, Body, Refused, Report, Verdict};
 
 use crate::append::{List, MAX_BATCH_BYTES, Open, Position};
+use crate::geometry::Geometry;
 use crate::increment::Counters;
 use crate::key_write::{MAX_ENTRY_BYTES, Stamp, Table};
 
@@ -30,6 +31,18 @@ pub enum Shape {
     Append(List, Position),
     /// Counters, and the epoch that counts.
     KeyIncrement(Counters, u64),
+}
+
+impl Shape {
+    /// Without what changes.
+    #[must_use]
+    pub const fn geometry(self) -> Geometry {
+        match self {
+            Self::KeyWrite(table) => Geometry::KeyWrite(table),
+            Self::Append(list, _) => Geometry::Append(list),
+            Self::KeyIncrement(counters, _) => Geometry::KeyIncrement(counters),
+        }
+    }
 }
 
 /// A table or list that reports may write to.

@@ -12,6 +12,21 @@
 #include "options.h"
 #include "read.h"
 
+/* The programs that look at frames that are not for this responder: slot 0. While it is empty they cost a no-op. A program array holds programs of one type. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+} next_tc SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+} next_xdp SEC(".maps");
+
 /* The scratch as a collector finds it: zeros, but for the time and what `finish` adds. */
 static __always_inline void prepare_computed(struct onlooker_scratch *s, const struct onlooker_region *region)
 {
@@ -187,8 +202,10 @@ static __always_inline int tc_respond(struct __sk_buff *skb)
 	int exit = onlooker_tc_take(skb);
 	struct onlooker_scratch *s;
 
-	if (exit == FRAME_PASS)
+	if (exit == FRAME_PASS) {
+		bpf_tail_call(skb, &next_tc, 0);
 		return TC_ACT_UNSPEC;
+	}
 	if (exit)
 		return tc_end(skb, exit);
 	s = scratch_get();
@@ -205,8 +222,10 @@ static __always_inline int xdp_respond(struct xdp_md *xdp)
 	int exit = onlooker_xdp_take(xdp);
 	struct onlooker_scratch *s;
 
-	if (exit == FRAME_PASS)
+	if (exit == FRAME_PASS) {
+		bpf_tail_call(xdp, &next_xdp, 0);
 		return XDP_PASS;
+	}
 	if (exit)
 		return xdp_end(exit);
 	s = scratch_get();

@@ -20,6 +20,7 @@
 compile_error!("the block format and the BPF programs are little-endian; big-endian hosts are not supported");
 
 pub mod attach;
+pub mod barrier;
 pub mod clock;
 mod collector;
 mod config;
@@ -34,6 +35,7 @@ mod links;
 pub mod log;
 pub mod mapping;
 pub mod netlink;
+mod next;
 mod pinned;
 pub mod probe;
 pub mod program;
@@ -45,7 +47,7 @@ mod responder;
 mod settings;
 mod skeleton;
 mod slab;
-mod source;
+pub mod source;
 pub mod sys;
 mod tables;
 pub mod upgrade;

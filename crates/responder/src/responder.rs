@@ -19,23 +19,23 @@ use crate::program::Program;
 use crate::region::Region;
 use crate::skeleton::{ResponderSkelBuilder, types};
 use crate::slab::Slab;
-use crate::source::{Prefix, address_bytes};
+use crate::source::{self, Prefix, address_bytes};
 use crate::tables::crc_tables;
 
-/// The one list of the maps of `bpf/maps.h`.
+/// The one list of the responder's maps.
 macro_rules! maps {
     ($($name:ident),*) => {
         /// Names of the responder's maps, of which objects that include its headers declare some.
         pub const MAPS: &[&str] = &[$(stringify!($name)),*];
 
-        /// The maps of `bpf/maps.h`.
+        /// The maps of `bpf/maps.h` and `bpf/responder.h`.
         #[derive(Debug)]
         pub(crate) struct Maps {
             $(pub(crate) $name: MapHandle),*
         }
 
         impl Maps {
-            /// Each by its name in `bpf/maps.h`, which is also that of its pin.
+            /// Each by its name there, which is also that of its pin.
             pub(crate) fn all(&self) -> [(&'static str, &MapHandle); MAPS.len()] {
                 [$((stringify!($name), &self.$name)),*]
             }
@@ -47,7 +47,21 @@ macro_rules! maps {
         }
     };
 }
-maps!(slabs, regions, own_addresses, sources, rate, cpu_rate, lease, counters, scratch, collectors_tc, collectors_xdp);
+maps!(
+    slabs,
+    regions,
+    own_addresses,
+    sources,
+    rate,
+    cpu_rate,
+    lease,
+    counters,
+    scratch,
+    collectors_tc,
+    collectors_xdp,
+    next_tc,
+    next_xdp
+);
 
 /// The programs of `bpf/responder.bpf.c`.
 #[derive(Debug)]
@@ -127,7 +141,7 @@ impl Responder {
         &self.programs.xdp
     }
 
-    /// One of its maps, by its name in `bpf/maps.h`.
+    /// One of its maps, by its name in `bpf/`.
     #[must_use]
     pub fn map(&self, name: &str) -> Option<&MapHandle> {
         self.maps.all().into_iter().find(|(known, _)| *known == name).map(|(_, map)| map)
@@ -240,12 +254,7 @@ impl Responder {
     /// # Errors
     /// [`Error::Bpf`] (ENOSPC at 1024 prefixes).
     pub fn allow(&self, prefix: Prefix) -> Result<()> {
-        let advice = "at most 1024 prefixes; join some";
-        self.maps.sources.update(&prefix.to_bytes(), &1u32.to_le_bytes(), MapFlags::ANY).map_err(bpf(
-            "allowing",
-            format!("sources {prefix}"),
-            advice,
-        ))
+        source::allow(&self.maps.sources, prefix)
     }
 
     /// Takes a range back, exactly as it was given.
@@ -253,14 +262,21 @@ impl Responder {
     /// # Errors
     /// [`Error::Bpf`] (ENOENT where it was not allowed).
     pub fn disallow(&self, prefix: Prefix) -> Result<()> {
-        let advice = "it was not allowed in this form";
-        self.maps.sources.delete(&prefix.to_bytes()).map_err(bpf("disallowing", format!("sources {prefix}"), advice))
+        source::disallow(&self.maps.sources, prefix)
+    }
+
+    /// Lets exactly these ranges ask.
+    ///
+    /// # Errors
+    /// [`Error::Bpf`] (ENOSPC at 1024 prefixes).
+    pub fn set_sources(&self, wanted: &[Prefix]) -> Result<()> {
+        source::set(&self.maps.sources, wanted)
     }
 
     /// The ranges that may ask.
     #[must_use]
     pub fn allowed(&self) -> Vec<Prefix> {
-        self.maps.sources.keys().filter_map(|key| Prefix::from_bytes(&key)).collect()
+        source::all(&self.maps.sources)
     }
 
     /// Answers for exactly these destination addresses from now on: see [`crate::Device::addresses`].
@@ -337,6 +353,8 @@ fn load_programs(config: &Config, earlier: Option<&Maps>) -> libbpf_rs::Result<(
         scratch: MapHandle::try_from(&*skeleton.maps.scratch)?,
         collectors_tc: MapHandle::try_from(&*skeleton.maps.collectors_tc)?,
         collectors_xdp: MapHandle::try_from(&*skeleton.maps.collectors_xdp)?,
+        next_tc: MapHandle::try_from(&*skeleton.maps.next_tc)?,
+        next_xdp: MapHandle::try_from(&*skeleton.maps.next_xdp)?,
     };
     let programs = Programs {
         tc: Program::new(ProgramHandle::try_from(&skeleton.progs.onlooker_tc)?),

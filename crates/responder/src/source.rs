@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses as the maps have them: 16 bytes, IPv4 mapped into IPv6.
+//! Addresses as the maps have them: 16 bytes, IPv4 mapped into IPv6. And who may ask: the prefixes of a map.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use crate::error::{Error, Result};
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
+
+use crate::error::{Error, Result, bpf};
 use crate::intf::{ADDRESS_BYTES, PREFIX_BYTES};
 
 /// Bits in front of an IPv4 address in its mapped form.
@@ -79,6 +81,37 @@ impl std::fmt::Display for Prefix {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.address, self.bits)
     }
+}
+
+/// Adds a range to a map of sources.
+pub(crate) fn allow(sources: &MapHandle, prefix: Prefix) -> Result<()> {
+    let advice = "at most 1024 prefixes; join some";
+    sources.update(&prefix.to_bytes(), &1u32.to_le_bytes(), MapFlags::ANY).map_err(bpf(
+        "allowing",
+        format!("sources {prefix}"),
+        advice,
+    ))
+}
+
+/// Takes a range out of a map of sources.
+pub(crate) fn disallow(sources: &MapHandle, prefix: Prefix) -> Result<()> {
+    let advice = "it was not allowed in this form";
+    sources.delete(&prefix.to_bytes()).map_err(bpf("disallowing", format!("sources {prefix}"), advice))
+}
+
+/// The ranges of a map of sources.
+pub(crate) fn all(sources: &MapHandle) -> Vec<Prefix> {
+    sources.keys().filter_map(|key| Prefix::from_bytes(&key)).collect()
+}
+
+/// Makes these the ranges of a map of sources. One that stays is never out of it.
+///
+/// # Errors
+/// [`Error::Bpf`] (ENOSPC at 1024 prefixes).
+pub fn set(sources: &MapHandle, wanted: &[Prefix]) -> Result<()> {
+    let have = all(sources);
+    have.iter().filter(|prefix| !wanted.contains(prefix)).try_for_each(|prefix| disallow(sources, *prefix))?;
+    wanted.iter().filter(|prefix| !have.contains(prefix)).try_for_each(|prefix| allow(sources, *prefix))
 }
 
 #[cfg(test)]

@@ -172,9 +172,9 @@ static int flush_list(void *map, __u32 *number, struct dta_list *given)
 
 static __always_inline void begin_timer(struct dta_list *list)
 {
-	/* The first time; from then on it is there. */
-	if (!bpf_timer_init(&list->timer, &dta_lists, CLOCK_BOOTTIME))
-		bpf_timer_set_callback(&list->timer, flush_list);
+	/* Made once and then there; but programs that were replaced shall not be called any more. */
+	bpf_timer_init(&list->timer, &dta_lists, CLOCK_BOOTTIME);
+	bpf_timer_set_callback(&list->timer, flush_list);
 	bpf_timer_start(&list->timer, wait_ns, 0);
 }
 

@@ -64,7 +64,8 @@ struct onlooker_dta_table {
 	__u8 payload_bytes;
 	__u8 check_bytes;    /* of Key-Write: 4 or 8 */
 	__u8 batch;          /* of Append: entries of a full batch */
-	__u8 reserved[4];
+	__u8 set;            /* of counters: which one counts, 0 or 1 */
+	__u8 reserved[3];
 };
 
 _Static_assert(sizeof(struct onlooker_dta_table) == 48, "onlooker_dta_table has another size in src/intf.rs");

@@ -73,9 +73,8 @@ impl Rig {
             let place = Place { slab: SLAB, first_block };
             translator.put_table(number, &Table { access: access(number), shape, place }).unwrap();
         }
-        for source in REPORTERS {
-            translator.allow(Prefix::host(source.parse().unwrap())).unwrap();
-        }
+        let sources = REPORTERS.map(|source| Prefix::host(source.parse().unwrap()));
+        translator.set_sources(&sources).unwrap();
         let services = tables().map(|(number, _, shape)| Service { number, access: access(number), shape });
         let limits = Limits {
             sources: REPORTERS.map(|source| source.parse::<IpAddr>().unwrap().into()).to_vec(),
@@ -405,7 +404,7 @@ fn what_is_not_for_it_passes_and_what_must_not_be_is_counted() {
         let exits: Vec<_> = (0..5).map(|_| rig.run(Hook::Xdp, &frame).unwrap()).collect();
         assert_eq!(exits, [Exit::Stored, Exit::Stored, Exit::Stored, Exit::Budget, Exit::Budget]);
     }
-    rig.translator.remove_table(0).unwrap();
+    rig.translator.remove_tables(&[0]).unwrap();
     assert_eq!(rig.run(Hook::Tc, &frame(source, &good)), Some(Exit::Table));
     rig._responder.set_lease(Duration::ZERO).unwrap();
     assert_eq!(rig.run(Hook::Tc, &frame(source, &good)), Some(Exit::Lease));

@@ -12,6 +12,7 @@ use onlooker_metrics::scheduler;
 
 use super::acquisition::{Acquisition, PUBLISHED};
 use super::prefixes;
+use super::telemetry::Telemetry;
 use crate::prefix::Prefix;
 use crate::units::{Size, Span};
 use onlooker_region::limits::BLOCK_BYTES;
@@ -81,6 +82,8 @@ pub struct Kernel {
     pub scheduler_latency: bool,
     /// How values of single groups are acquired, by name; others are computed.
     pub acquisition: BTreeMap<String, Acquisition>,
+    /// Tables that telemetry reports write to.
+    pub telemetry: Telemetry,
 }
 
 /// A span, or `off`.
@@ -118,6 +121,7 @@ impl Default for Kernel {
             collector_budget: Span::from_ns(5000),
             scheduler_latency: false,
             acquisition: BTreeMap::new(),
+            telemetry: Telemetry::default(),
         }
     }
 }

@@ -5,19 +5,13 @@
 //! written between its new entry in the responder's table and the end of the old one, so that recovery keeps exactly one of them; only a kill while the control region itself
 //! is moved (10 ms) costs regions, whose programs register again. Cost: a few map updates a region, and a grace period of RCU.
 
-use std::time::Duration;
-
 use onlooker_region::control::{RESPONDER_KERNEL, RegionEntry};
-
-use rustix::thread::{MembarrierCommand, membarrier};
+use onlooker_responder::barrier::wait_for_programs;
 
 use super::device::set_key;
 use super::push::Pushed;
 use super::{Directory, DirectoryError, Slot};
 use crate::served::Address;
-
-/// Longer than any softirq takes.
-const SOFTIRQ: Duration = Duration::from_millis(100);
 
 impl Directory {
     /// Gives the control region and all regions new addresses and keys, ends the old ones, and has the device's holder end its queue pairs and registrations.
@@ -42,6 +36,7 @@ impl Directory {
         }
         self.slots.extend(left.into_iter().map(|slot| (slot.entry.identity.region, slot)));
         result?;
+        self.renew_telemetry(now_ns)?;
         self.move_control(now_ns)?;
         // Copies of the old one are told nothing any more.
         self.pushed = Pushed::default();
@@ -85,7 +80,8 @@ impl Directory {
         if let Some(kernel) = self.kernel.clone() {
             kernel.move_control(address)?;
             kernel.remove_region(old.rkey);
-            end_reads_under_way();
+            // Reads under way by the old key.
+            wait_for_programs();
         }
         self.served.relocate(old.rkey, address);
         self.addresses.give(old);
@@ -94,13 +90,5 @@ impl Directory {
         // The entries were encoded before, so that they fit again.
         let _ = self.control.relocate((address.va, address.rkey), &regions, now_ns);
         Ok(())
-    }
-}
-
-/// Returns when every READ that had found its region in the responder's table before has ended: programs in softirq are RCU readers, and `MEMBARRIER_CMD_GLOBAL` waits for
-/// a grace period (`synchronize_rcu` in kernel/sched/membarrier.c), some 10 ms. Machines with `nohz_full` refuse it; a softirq is over after [`SOFTIRQ`] there, too.
-fn end_reads_under_way() {
-    if membarrier(MembarrierCommand::Global).is_err() {
-        std::thread::sleep(SOFTIRQ);
     }
 }

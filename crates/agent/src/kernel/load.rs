@@ -19,6 +19,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 
 use super::recover::OWN_SLAB;
+use super::telemetry::{self, TableState};
 use super::{CONTROL_SLAB, KernelError, own_blocks};
 use crate::config;
 use crate::units::Span;
@@ -36,6 +37,12 @@ pub struct Report {
     /// Why there are no TCP connections although they are wanted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<String>,
+    /// Tables of telemetry, in no order; only where an agent begins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub telemetry: Vec<TableState>,
+    /// Why there are none although they are wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub telemetry_error: Option<String>,
     /// Why there is no responder; the rest is empty then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -149,10 +156,16 @@ fn put_right(config: &config::Kernel, replace: bool) -> Result<Report, KernelErr
         // One for each entry, the header, and those of hidden regions.
         pinned.create_ledger(2 * config.control_entries() + 1)?;
     }
-    set_sources(&pinned, config)?;
+    pinned.set_sources(&prefixes(&config.allow)?)?;
+    // A running agent has the tables in its directory: they change with the next one.
+    let telemetry = if replace { telemetry::put_right(&pinned, &config.telemetry) } else { Ok(Vec::new()) };
+    let (telemetry, telemetry_error) = match telemetry {
+        Ok(tables) => (tables, None),
+        Err(error) => (Vec::new(), Some(explain(&error))),
+    };
     let devices = attach(&pinned, config)?;
     pinned.set_lease(config.lease.as_duration())?;
-    Ok(Report { responder, devices, ..Report::default() })
+    Ok(Report { responder, devices, telemetry, telemetry_error, ..Report::default() })
 }
 
 /// The directory is never removed, so that whoever has the lock has the place.
@@ -210,17 +223,8 @@ fn is_like(pinned: &Pinned, config: &config::Kernel) -> bool {
     has(CONTROL_SLAB, config.control_blocks()) && has(OWN_SLAB, own_blocks()) && pinned.ledger().is_ok()
 }
 
-fn set_sources(pinned: &Pinned, config: &config::Kernel) -> Result<(), KernelError> {
-    let wanted: Vec<Prefix> =
-        config.allow.iter().map(|prefix| Prefix::new(prefix.address(), prefix.bits())).collect::<Result<_, Error>>()?;
-    let have = pinned.allowed();
-    for prefix in have.iter().filter(|prefix| !wanted.contains(prefix)) {
-        pinned.disallow(*prefix)?;
-    }
-    for prefix in wanted.iter().filter(|prefix| !have.contains(prefix)) {
-        pinned.allow(*prefix)?;
-    }
-    Ok(())
+pub(super) fn prefixes(allow: &[crate::prefix::Prefix]) -> Result<Vec<Prefix>, Error> {
+    allow.iter().map(|prefix| Prefix::new(prefix.address(), prefix.bits())).collect()
 }
 
 /// Attaches what is not attached, detaches what is not configured (any more): names decide.

@@ -18,12 +18,13 @@ pub mod recover;
 pub mod roce;
 pub mod slabs;
 mod slots;
+pub mod telemetry;
 pub mod upkeep;
 pub mod user;
 pub mod watch;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -40,6 +41,7 @@ use onlooker_region::limits::{self, BLOCK_WORDS};
 use onlooker_region::map::Map;
 use onlooker_region::slab::{Range, Ranges};
 use onlooker_responder::{Exit, Home, Kind, Ledger, Pinned, Region, Slab};
+use onlooker_translator::Translator;
 use rustix::thread::CapabilitySet;
 
 use crate::config;
@@ -50,6 +52,7 @@ use crate::system;
 use ledger::{FIRST_USER_SLAB, HEADER, Header, Record, SLABS};
 use recover::{Found, OWN_SLAB};
 use slabs::{UserSlab, free_slab, map};
+use telemetry::{Part, TableState};
 
 /// Slab of the control region.
 pub const CONTROL_SLAB: u32 = 0;
@@ -109,6 +112,8 @@ pub struct Kernel {
     slab_blocks: u32,
     boot_id: [u8; 16],
     unseen_readers: RefCell<Option<Arc<AtomicBool>>>,
+    /// Slabs of telemetry tables, which the loader has made.
+    telemetry: BTreeSet<u32>,
 }
 
 impl Kernel {
@@ -116,7 +121,11 @@ impl Kernel {
     ///
     /// # Errors
     /// Nothing complete is pinned, or not of this version.
-    pub fn open(config: &config::Kernel, host: &Host) -> Result<(Self, Recovered), KernelError> {
+    pub fn open(
+        config: &config::Kernel,
+        host: &Host,
+        telemetry: &[TableState],
+    ) -> Result<(Self, Recovered), KernelError> {
         let pinned = Pinned::open(&Home::new(&config.bpffs, &config.name)?)?;
         let ledger = pinned.ledger()?.ok_or(KernelError::Incomplete("the responder has no ledger: load it again"))?;
         let own = pinned.slab(OWN_SLAB)?;
@@ -132,6 +141,7 @@ impl Kernel {
             slab_blocks: u32::try_from(config.slab.as_bytes() / BLOCK_BYTES).unwrap_or(u32::MAX),
             boot_id,
             unseen_readers: RefCell::default(),
+            telemetry: telemetry.iter().flat_map(TableState::parts).map(|(slab, ..)| slab).collect(),
         };
         let recovered = kernel.recover()?;
         Ok((kernel, recovered))
@@ -194,7 +204,7 @@ impl Kernel {
         self.header.borrow_mut().slabs.retain(|_, slab| is_used(*slab));
         self.put_header()?;
         let owned: Vec<u32> = self.header.borrow().slabs.values().copied().collect();
-        for index in slab_bytes.keys().filter(|index| **index >= FIRST_USER_SLAB && !owned.contains(index)) {
+        for index in slab_bytes.keys().filter(|index| self.may_be_users(**index) && !owned.contains(index)) {
             let _ = self.pinned.remove_slab(*index);
         }
         Ok(())
@@ -211,7 +221,7 @@ impl Kernel {
         for (number, _) in self.ledger.all()? {
             self.ledger.remove(number);
         }
-        for index in self.pinned.slabs()?.into_iter().filter(|index| *index >= FIRST_USER_SLAB) {
+        for index in self.pinned.slabs()?.into_iter().filter(|index| self.may_be_users(*index)) {
             let _ = self.pinned.remove_slab(index);
         }
         let random = |source| KernelError::System { operation: "get random numbers", source };
@@ -226,6 +236,10 @@ impl Kernel {
         let own_bytes = u64::from(self.own.blocks()) * BLOCK_BYTES;
         self.own_ranges.replace(Ranges::new(own_bytes));
         self.put_header()
+    }
+
+    fn may_be_users(&self, slab: u32) -> bool {
+        slab >= FIRST_USER_SLAB && !self.telemetry.contains(&slab)
     }
 
     fn put_header(&self) -> Result<(), KernelError> {
@@ -299,7 +313,7 @@ impl Kernel {
     /// # Errors
     /// No place, or none that is left for this user; no memory, no right to.
     pub fn create_slab(&self, uid: u32, user_of: impl Fn(u32) -> u32) -> Result<UserSlab, KernelError> {
-        let index = free_slab(&self.header.borrow().slabs, uid, user_of)?;
+        let index = free_slab(&self.header.borrow().slabs, &self.telemetry, uid, user_of)?;
         let slab = system::with_capabilities(CapabilitySet::BPF, || self.pinned.create_slab(index, self.slab_blocks))?;
         // From here on a kill leaves an owner; before, a slab of nobody, which the next start removes.
         self.header.borrow_mut().slabs.insert(uid, index);
@@ -434,6 +448,23 @@ impl Kernel {
         scheduler::identify(&memory.words()[..words.min(memory.words().len())], first);
         let start = || Latency::open(self.pinned.home())?.start(schema.blocks() / CPU_BLOCKS, place);
         Ok(system::with_capabilities(CapabilitySet::BPF, start)?)
+    }
+
+    /// Makes a part of a telemetry table readable.
+    ///
+    /// # Errors
+    /// The table is full.
+    pub fn add_part(&self, address: Address, (slab, first_block, blocks): Part) -> Result<(), KernelError> {
+        let region = Region { va: address.va, blocks, kind: Kind::Memory { slab, first_block } };
+        Ok(self.pinned.add_region(address.rkey, &region)?)
+    }
+
+    /// The translator, if there is one.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn translator(&self) -> Result<Option<Translator>, KernelError> {
+        Ok(system::with_capabilities(CapabilitySet::BPF, || Translator::open(self.pinned.home()))?)
     }
 
     /// Makes a region readable, as its record has it.

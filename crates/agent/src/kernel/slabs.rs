@@ -55,13 +55,14 @@ impl AsFd for UserSlab {
 /// A place for a user's slab. Who counts as one user has no more of them than are free then, so that others find some; everybody's first one is a place that is free.
 pub(super) fn free_slab(
     slabs: &BTreeMap<u32, u32>,
+    others: &BTreeSet<u32>,
     uid: u32,
     user_of: impl Fn(u32) -> u32,
 ) -> Result<u32, KernelError> {
-    let taken: BTreeSet<u32> = slabs.values().copied().collect();
+    let taken: BTreeSet<u32> = slabs.values().chain(others).copied().collect();
     let mut free = (FIRST_USER_SLAB..TABLES_SLAB).filter(|index| !taken.contains(index));
     let index = free.next().ok_or(KernelError::Incomplete(
-        "the responder's table of slabs is full: 61 users have one, others' regions are served over TCP",
+        "the responder's table of slabs is full: 61 users (fewer with telemetry tables) have one, others' regions are served over TCP",
     ))?;
     let had = slabs.keys().filter(|other| user_of(**other) == user_of(uid)).count();
     if had > 0 && had + 1 > free.count() {
@@ -86,7 +87,7 @@ mod tests {
     fn each_user_finds_a_place_whatever_subordinate_uids_have() {
         let user_of = |uid: u32| if uid >= 100_000 { uid / 100_000 } else { uid };
         let mut slabs = BTreeMap::new();
-        let mut take = |uid: u32| match free_slab(&slabs, uid, user_of) {
+        let mut take = |uid: u32| match free_slab(&slabs, &BTreeSet::new(), uid, user_of) {
             Ok(index) => {
                 assert!((FIRST_USER_SLAB..TABLES_SLAB).contains(&index) && slabs.values().all(|other| *other != index));
                 slabs.insert(uid, index).is_none()

@@ -14,6 +14,7 @@ use onlooker_reader::{Limits, ReadError, Requester, Session, Via};
 use onlooker_region::control::RegionEntry;
 use onlooker_region::schema::Acquisition;
 use onlooker_responder::{Home, Pinned};
+use onlooker_telemetry::{Memory, Table};
 use onlooker_transport::soft::{Config, FlowConfig, SoftRequester};
 
 use super::{Agent, Place};
@@ -113,6 +114,16 @@ impl KernelReader {
         };
         let silence = Err(DriveError::Read(ReadError::Timeout));
         (0..3).map(|_| read()).find(|result| *result != silence).unwrap_or(silence)
+    }
+
+    /// The telemetry tables that there are now.
+    pub(crate) fn tables(&mut self) -> Vec<Table> {
+        self.read().expect("the directory is read");
+        Table::all(self.session.directory())
+    }
+
+    pub(crate) fn memory(&mut self) -> Memory<'_, SoftRequester> {
+        Memory { requester: &mut self.requester, timeout: Duration::from_secs(5) }
     }
 
     pub(crate) fn try_regions(&mut self) -> Result<Vec<Seen>, String> {

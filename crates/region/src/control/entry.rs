@@ -21,6 +21,8 @@ const RING_AT: usize = 60;
 const DEVICE_KEY_AT: usize = 9;
 const NAME_AT: usize = 10;
 const LABELS_AT: usize = 26;
+/// Bytes of each part of a table but its last.
+pub const TABLE_PART_BYTES: u64 = 1 << 30;
 const MAGIC: u64 = u64::from_le_bytes(*b"ONLOOKER");
 
 /// Served by the agent over TCP.
@@ -234,6 +236,47 @@ pub struct SchemaEntry {
     pub name: String,
 }
 
+/// A table of telemetry reports, or a part of one (docs/format/dta.md). No guarded blocks: whoever asks reads a key's entries, not all of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableEntry {
+    /// What it is like; `onlooker_dta::Geometry` says what the bits mean.
+    pub geometry: u64,
+    /// Of its keys' hash.
+    pub seed: [u8; 16],
+    /// Its number, which reports name.
+    pub number: u16,
+    /// Which part of the table this is, each of [`TABLE_PART_BYTES`] but the last.
+    pub part: u8,
+    /// Address for READs.
+    pub va: u64,
+    /// Length, a multiple of 1024.
+    pub bytes: u64,
+    /// Key for READs.
+    pub rkey: u32,
+    /// Who answers: RESPONDER_* bits.
+    pub responders: u32,
+    /// When it became readable here, CLOCK_BOOTTIME ns.
+    pub created_ns: u64,
+    /// Its name.
+    pub name: String,
+}
+
+impl TableEntry {
+    fn to_words(&self) -> [u64; ENTRY_WORDS] {
+        let mut words = [0; ENTRY_WORDS];
+        words[0] = 3;
+        words[1] = self.geometry;
+        words[2] = self.va;
+        words[3] = self.bytes;
+        words[4] = halves(self.rkey, self.responders);
+        words[5..7].copy_from_slice(&words16(self.seed));
+        words[7] = u64::from(self.number) | u64::from(self.part) << 16;
+        words[8] = self.created_ns;
+        put_text(&mut words[NAME_AT..LABELS_AT], &self.name);
+        words
+    }
+}
+
 /// One slot of the directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Entry {
@@ -244,6 +287,8 @@ pub enum Entry {
     Region(RegionEntry),
     /// A schema.
     Schema(SchemaEntry),
+    /// A table of telemetry reports.
+    Table(TableEntry),
     /// What cannot be right, and why; a reader leaves it alone.
     Refused(&'static str),
 }
@@ -254,6 +299,7 @@ impl Entry {
         match self {
             Self::Free | Self::Refused(_) => {}
             Self::Region(region) => return region.to_words(),
+            Self::Table(table) => return Ok(table.to_words()),
             Self::Schema(schema) => {
                 words[0] = 2;
                 words[2] = schema.va;
@@ -272,6 +318,7 @@ impl Entry {
             0 => Self::Free,
             1 => decode_region(words).map_or_else(Self::Refused, Self::Region),
             2 => decode_schema(words).map_or_else(Self::Refused, Self::Schema),
+            3 => decode_table(words).map_or_else(Self::Refused, Self::Table),
             _ => Self::Refused("unknown kind"),
         }
     }
@@ -325,6 +372,32 @@ fn decode_schema(words: &[u64]) -> Result<SchemaEntry, &'static str> {
         responders,
         created_ns: words[8],
         bytes,
+        name,
+    })
+}
+
+fn decode_table(words: &[u64]) -> Result<TableEntry, &'static str> {
+    let (va, bytes) = (words[2], words[3]);
+    if bytes == 0 || bytes % BLOCK_BYTES as u64 != 0 || bytes > TABLE_PART_BYTES {
+        return Err("length is not 1 to 1048576 blocks");
+    }
+    if va % BLOCK_BYTES as u64 != 0 || va.checked_add(bytes).is_none() {
+        return Err("address is unaligned or overflows");
+    }
+    let name = text_of(&words[NAME_AT..LABELS_AT]);
+    crate::schema::check_name(&name).map_err(|_| "name is not a metric name")?;
+    let (rkey, responders) = split(words[4]);
+    let [low, high, part, ..] = words[7].to_le_bytes();
+    Ok(TableEntry {
+        geometry: words[1],
+        seed: bytes16(&words[5..]),
+        number: u16::from_le_bytes([low, high]),
+        part,
+        va,
+        bytes,
+        rkey,
+        responders,
+        created_ns: words[8],
         name,
     })
 }

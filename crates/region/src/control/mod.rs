@@ -9,7 +9,8 @@ mod resume;
 mod writer;
 
 pub use entry::{
-    ENTRY_WORDS, Entry, Header, RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS, RegionEntry, SchemaEntry, pack_labels,
+    ENTRY_WORDS, Entry, Header, RESPONDER_KERNEL, RESPONDER_TCP, RESPONDER_VERBS, RegionEntry, SchemaEntry,
+    TABLE_PART_BYTES, TableEntry, pack_labels,
 };
 pub use reader::{Directory, assemble_schema, schema_extent};
 pub use resume::Resumed;
