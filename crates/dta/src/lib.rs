@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod append;
+pub mod choice;
 pub mod geometry;
 pub mod hash;
 pub mod increment;

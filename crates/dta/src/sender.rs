@@ -31,6 +31,8 @@ pub struct Sender {
     under_way: VecDeque<Vec<u8>>,
     /// Table and access key of the last one.
     last: (u16, u32),
+    /// All that is under way has been sent again, and nothing has come since.
+    is_again: bool,
     is_congested: bool,
 }
 
@@ -38,7 +40,14 @@ impl Sender {
     /// Of a reporter that begins behind this sequence number: another one than the time before, best a random one.
     #[must_use]
     pub fn new(reporter: u32, before: u32) -> Self {
-        Self { reporter, received: before, under_way: VecDeque::new(), last: (0, 0), is_congested: false }
+        Self {
+            reporter,
+            received: before,
+            under_way: VecDeque::new(),
+            last: (0, 0),
+            is_again: false,
+            is_congested: false,
+        }
     }
 
     /// Whether the translator has said that it has too many reports: only those of high importance are to be sent.
@@ -74,12 +83,13 @@ impl Sender {
         Ok(datagram)
     }
 
-    /// Asks what has come; `None`: all has.
+    /// Asks what has come; `None`: all has. To be called when an answer has not come for longer than it takes: what is missing then is sent once more.
     #[must_use]
-    pub fn probe(&self) -> Option<Vec<u8>> {
+    pub fn probe(&mut self) -> Option<Vec<u8>> {
         if self.under_way.is_empty() {
             return None;
         }
+        self.is_again = false;
         let (table, access) = self.last;
         let probe = Report {
             importance: Importance::High,
@@ -94,7 +104,8 @@ impl Sender {
         written(&probe).ok()
     }
 
-    /// Takes an answer in; returns what is to be sent, in order.
+    /// Takes an answer in; returns what is to be sent, in order. Each report behind one that is missing has an answer, and the first of them counts: else a window
+    /// of reports would be sent again for each that is in it.
     #[must_use]
     pub fn answered(&mut self, answer: &Answer) -> Vec<Vec<u8>> {
         if answer.reporter != self.reporter || answer.access != self.last.1 {
@@ -110,6 +121,7 @@ impl Sender {
             come if come.unsigned_abs() as usize <= self.under_way.len() => {
                 self.under_way.drain(..come.unsigned_abs() as usize);
                 self.received = answer.sequence;
+                self.is_again &= come == 0;
             }
             // The translator knows of more than was sent: another one had these numbers.
             _ => {
@@ -118,8 +130,11 @@ impl Sender {
             }
         }
         match answer.verdict {
-            Verdict::Missing => self.under_way.iter().cloned().collect(),
-            Verdict::Received | Verdict::Unknown => Vec::new(),
+            Verdict::Missing if !self.is_again => {
+                self.is_again = true;
+                self.under_way.iter().cloned().collect()
+            }
+            Verdict::Missing | Verdict::Received | Verdict::Unknown => Vec::new(),
         }
     }
 
