@@ -107,7 +107,7 @@ impl Geometry {
         }
     }
 
-    /// The largest of its kind whose memory is at most `bytes`: of `self` all is taken but the number of places. `None` where that is too few.
+    /// The largest of its kind whose places take at most `bytes`: of `self` all is taken but their number. `None` where that is too few.
     #[must_use]
     pub fn within(self, bytes: u64) -> Option<Self> {
         let with = |slots_log2| match self {
@@ -116,7 +116,11 @@ impl Geometry {
             Self::KeyIncrement(counters) => Self::KeyIncrement(Counters { slots_log2, ..counters }),
         };
         let slots = if matches!(self, Self::Append(_)) { BATCHES_LOG2 } else { SLOTS_LOG2 };
-        slots.rev().map(with).find(|geometry| geometry.len_bytes() <= bytes)
+        let places = |geometry: &Self| match geometry {
+            Self::KeyIncrement(counters) => 2 * counters.set_bytes(),
+            other => other.len_bytes(),
+        };
+        slots.rev().map(with).find(|geometry| places(geometry) <= bytes)
     }
 }
 

@@ -128,6 +128,12 @@ impl Table {
         (self.check.count() + size_of::<Stamp>() + self.payload_bytes as usize).next_power_of_two()
     }
 
+    /// Bytes of an entry's check.
+    #[must_use]
+    pub const fn check_bytes(&self) -> usize {
+        self.check.count()
+    }
+
     /// Bytes of the table.
     #[must_use]
     pub const fn len_bytes(&self) -> u64 {

@@ -16,6 +16,7 @@ mod read;
 mod rules;
 mod store;
 mod suggest;
+mod telemetry;
 mod token;
 mod top;
 
@@ -46,6 +47,10 @@ enum Command {
     Capacity(capacity::Arguments),
     /// Look into a controller's store: what takes the room, what is damaged; take rows out as Parquet files
     Store(store::Arguments),
+    /// Ask a collector's telemetry tables: values and counts by key, entries of lists
+    Telemetry(telemetry::Arguments),
+    /// Send telemetry reports to collectors, one for each line of standard input
+    Report(telemetry::report::Arguments),
     /// Check files of alerting and recording rules
     Rules(rules::Arguments),
     /// See Onlooker at work on this machine
@@ -80,6 +85,8 @@ enum Failure {
     Store(#[from] store::StoreFailure),
     #[error(transparent)]
     Verify(store::StoreFailure),
+    #[error(transparent)]
+    Telemetry(#[from] telemetry::TelemetryError),
     #[error("demo: {0}")]
     Demo(#[from] demo::DemoError),
     #[error("cannot write: {0}")]
@@ -94,6 +101,8 @@ fn main() -> ExitCode {
         Command::Controller(arguments) => controller::run(arguments),
         Command::Capacity(arguments) => capacity::run(arguments),
         Command::Store(arguments) => store::run(arguments),
+        Command::Telemetry(arguments) => telemetry::run(arguments),
+        Command::Report(arguments) => telemetry::report::run(arguments),
         Command::Rules(arguments) => rules::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),

@@ -15,6 +15,7 @@ mod ask;
 mod memory;
 mod table;
 mod tail;
+pub mod text;
 
 #[cfg(test)]
 mod tests;
