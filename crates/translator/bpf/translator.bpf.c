@@ -4,7 +4,7 @@
  * tests hold this to; docs/format/dta.md has reports and memory. Frames, own addresses, sources and the lease are the responder's headers.
  */
 #include <linux/pkt_cls.h>
-#include "policy.h"
+#include "paths.h"
 #include "append.h"
 #include "reporters.h"
 #include "told.h"
@@ -39,15 +39,20 @@ static __always_inline int spend(const struct place *place, __u64 now_ns)
 }
 
 /* A report that is in the scratch: whether it may be stored, and then what it does. */
-static __always_inline int take_report(struct dta_scratch *s, struct place *place)
+static __always_inline int take_report(struct dta_scratch *s, struct place *place, struct dta_path *path, __u64 now_ns)
 {
-	__u64 now_ns = bpf_ktime_get_boot_ns();
 	__u32 number = bpf_ntohs(s->header.table), primitive = s->header.kind & 0x0f;
 	struct onlooker_dta_table *table;
-	int exit = check_source(place, now_ns);
+	int exit;
 
-	if (exit)
-		return exit;
+	if (!is_known(path, place, now_ns)) {
+		exit = check_source(place, now_ns);
+		if (exit)
+			return exit;
+		know(path, place, now_ns);
+	} else if (!is_leased(now_ns)) {
+		return ONLOOKER_LEASE;
+	}
 	table = bpf_map_lookup_elem(&dta_tables, &number);
 	if (!table || !table->primitive)
 		return DTA_TABLE;
@@ -81,10 +86,14 @@ static __always_inline int take_report(struct dta_scratch *s, struct place *plac
 /* What became of a frame; FRAME_PASS: it is not ours. */
 static __always_inline int translate(void *context, int is_xdp, void *data, void *end, __u32 frame_bytes, struct place *place)
 {
+	struct dta_path *path = path_of(place);
+	__u64 now_ns = bpf_ktime_get_boot_ns();
 	__u32 zero = 0, bytes, from;
 	struct dta_scratch *s;
 	int exit;
 
+	if (!is_known(path, place, now_ns) && !is_own(place))
+		return FRAME_PASS;
 	bytes = report_bytes(data, end, frame_bytes, place, &exit);
 	if (!bytes)
 		return exit;
@@ -93,7 +102,7 @@ static __always_inline int translate(void *context, int is_xdp, void *data, void
 		return DTA_SLAB;
 	from = place->l3_offset + ip_bytes(place->ipv6) + sizeof(struct udphdr);
 	exit = load_report(context, is_xdp, s, from, bytes);
-	return exit ? exit : take_report(s, place);
+	return exit ? exit : take_report(s, place, path, now_ns);
 }
 
 SEC("tc")
@@ -122,9 +131,14 @@ int onlooker_dta_tc(struct __sk_buff *skb)
 		count_exit(ONLOOKER_OPTIONS);
 		return TC_ACT_SHOT;
 	}
-	if (found || !is_own(&place))
+	if (found)
 		return TC_ACT_UNSPEC;
-	exit = skb->gso_size ? ONLOOKER_AGGREGATED : translate(skb, 0, data, end, skb->len, &place);
+	if (skb->gso_size)
+		exit = is_own(&place) ? ONLOOKER_AGGREGATED : FRAME_PASS;
+	else
+		exit = translate(skb, 0, data, end, skb->len, &place);
+	if (exit == FRAME_PASS)
+		return TC_ACT_UNSPEC;
 	count_exit(exit);
 	/* Out of the device it came in by. */
 	return is_told(exit) && tell_tc(skb, &place, exit) ? bpf_redirect(skb->ifindex, 0) : TC_ACT_SHOT;
@@ -146,11 +160,13 @@ int onlooker_dta_xdp(struct xdp_md *xdp)
 		count_exit(ONLOOKER_OPTIONS);
 		return XDP_DROP;
 	}
-	if (found || !is_own(&place))
+	if (found)
 		return XDP_PASS;
 	/* Opaque, or the compiler mixes the pointers into 32-bit arithmetic, which the verifier refuses. */
 	asm volatile("" : "+r"(bytes));
 	exit = translate(xdp, 1, data, end, bytes, &place);
+	if (exit == FRAME_PASS)
+		return XDP_PASS;
 	count_exit(exit);
 	return is_told(exit) && tell_xdp(xdp, &place, exit) ? XDP_TX : XDP_DROP;
 }

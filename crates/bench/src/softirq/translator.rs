@@ -98,7 +98,7 @@ pub(crate) fn run() -> Result<bool> {
     let (responder, _) = load()?;
     let config = Config { port: PORT, source_rate: None, wait: Duration::from_millis(10) };
     let translator = Translator::load(&config, &responder)?;
-    translator.allow(Prefix::host("10.1.2.3".parse()?))?;
+    translator.set_sources(&[Prefix::host("10.1.2.3".parse()?)])?;
     let mut subjects = subjects(&translator)?;
     for slab in (0u32..).take(subjects.len()) {
         responder.create_slab(slab, BLOCKS)?;
