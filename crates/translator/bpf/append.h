@@ -198,7 +198,7 @@ static __always_inline int append(const struct dta_scratch *s, const struct onlo
 	for (__u32 at = 0; at < DTA_MAX_PAYLOAD_BYTES / 8; at++) {
 		if (at * 8 >= bytes)
 			break;
-		*(__u64 *)(to + at * 8) = s->payload[at];
+		*(__u64 *)(to + at * 8) = payload_word(s, at);
 	}
 	if (!list->count)
 		list->since_ns = now_ns;

@@ -42,7 +42,7 @@ __noinline int onlooker_dta_hash(__u64 seed0, __u64 seed1)
 	bytes = s->header.key_bytes;
 	words = bytes / 8;
 	for (__u32 at = 0; at <= DTA_MAX_KEY_BYTES / 8; at++) {
-		__u64 word = s->key[at];
+		__u64 word = key_word(s, at);
 
 		if (at == words)
 			word |= bytes << 56;

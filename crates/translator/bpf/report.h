@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* From a frame to a report: its lengths, its header, key and payload in the scratch, behind each of them zeros. */
+/* From a frame to a report: its lengths, and its bytes in the scratch, behind which are zeros. */
 #ifndef ONLOOKER_DTA_REPORT_H
 #define ONLOOKER_DTA_REPORT_H
 
@@ -27,14 +27,18 @@ struct dta_header {
 	__u8 payload_bytes;
 };
 
+#define DTA_MAX_REPORT_BYTES (sizeof(struct dta_header) + DTA_MAX_KEY_BYTES + DTA_MAX_PAYLOAD_BYTES)
+
 struct dta_scratch {
-	struct dta_header header;
-	__u32 copies;                                   /* a bit for each that is written */
-	__u32 last;                                     /* the number that a reporter is told */
-	__u64 place;                                    /* halves of the key's hash */
+	__u32 copies;     /* a bit for each that is written */
+	__u32 last;       /* the number that a reporter is told */
+	__u64 place;      /* halves of the key's hash */
 	__u64 check;
-	__u64 key[DTA_MAX_KEY_BYTES / 8 + 1];
-	__u64 payload[2 * DTA_MAX_PAYLOAD_BYTES / 8];   /* twice: entries are powers of two */
+	__u32 payload_at; /* of `raw` */
+	union {
+		struct dta_header header;
+		__u8 raw[DTA_MAX_REPORT_BYTES + 2 * DTA_MAX_PAYLOAD_BYTES]; /* whatever is read by whole words is within it */
+	};
 };
 
 struct {
@@ -43,6 +47,27 @@ struct {
 	__type(key, __u32);
 	__type(value, struct dta_scratch);
 } dta_scratch SEC(".maps");
+
+/* Eight bytes of a report, wherever they begin: alignment is of no matter to the processors that we are for. */
+static __always_inline __u64 word_at(const struct dta_scratch *s, __u64 at)
+{
+	return *(const __u64 *)(s->raw + at);
+}
+
+/* Word `at` of the key. Behind the last one are zeros. */
+static __always_inline __u64 key_word(const struct dta_scratch *s, __u32 at)
+{
+	__u32 bytes = s->header.key_bytes;
+	__u64 word = word_at(s, sizeof(struct dta_header) + at * 8);
+
+	return at * 8 + 8 <= bytes ? word : word & ((1ULL << bytes % 8 * 8) - 1);
+}
+
+/* Word `at` of the payload, likewise. */
+static __always_inline __u64 payload_word(const struct dta_scratch *s, __u32 at)
+{
+	return word_at(s, (s->payload_at & 127) + at * 8);
+}
 
 /* Bytes of the UDP payload, or 0 and why not in `exit`. Whoever sends a report may let it be fragmented; a fragment is none. */
 static __always_inline __u32 report_bytes(void *data, void *end, __u32 frame_bytes, const struct place *place, int *exit)
@@ -130,31 +155,20 @@ static __always_inline int check_header(struct dta_scratch *s, __u32 bytes)
 /* The report at `from`, of `bytes` bytes, into the scratch. */
 static __always_inline int load_report(void *context, int is_xdp, struct dta_scratch *s, __u32 from, __u32 bytes)
 {
-	__u64 key_bytes, payload_bytes;
-	int exit;
+	__u64 less_one = bytes - 1;
 
-	if (bytes < sizeof(s->header) || load_bytes(context, is_xdp, from, &s->header, sizeof(s->header)))
+	if (bytes < sizeof(s->header))
 		return DTA_TRUNCATED;
-	exit = check_header(s, bytes);
-	if (exit)
-		return exit;
-	__builtin_memset(s->key, 0, sizeof(s->key));
-	__builtin_memset(s->payload, 0, sizeof(s->payload));
-	from += sizeof(s->header);
-	key_bytes = s->header.key_bytes;
-	if (key_bytes) {
-		/* 6.1's verifier wants a size's bounds freshly compared, and its least value by addition. */
-		__u64 less_one = key_bytes - 1;
-
-		asm volatile("" : "+r"(less_one));
-		if (less_one >= DTA_MAX_KEY_BYTES || load_bytes(context, is_xdp, from, s->key, less_one + 1))
-			return DTA_TRUNCATED;
-	}
-	payload_bytes = s->header.payload_bytes - 1;
-	asm volatile("" : "+r"(payload_bytes));
-	if (payload_bytes >= DTA_MAX_PAYLOAD_BYTES || load_bytes(context, is_xdp, from + key_bytes, s->payload, payload_bytes + 1))
+	/* What is longer than any report is looked at as far as it could be one: its header says what is wrong with it. */
+	if (less_one >= DTA_MAX_REPORT_BYTES)
+		less_one = DTA_MAX_REPORT_BYTES - 1;
+	/* 6.1's verifier wants a size's bounds freshly compared, and its least value by addition. */
+	asm volatile("" : "+r"(less_one));
+	if (less_one >= DTA_MAX_REPORT_BYTES || load_bytes(context, is_xdp, from, s->raw, less_one + 1))
 		return DTA_TRUNCATED;
-	return ONLOOKER_GO_ON;
+	*(__u64 *)(s->raw + less_one + 1) = 0;
+	s->payload_at = sizeof(s->header) + s->header.key_bytes;
+	return check_header(s, bytes);
 }
 
 #endif

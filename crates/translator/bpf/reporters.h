@@ -67,7 +67,7 @@ static __always_inline void unfollow(const struct dta_scratch *s, const struct p
 static __always_inline int probe(struct dta_scratch *s, const struct place *place)
 {
 	struct dta_reporter key = { .source = place->source, .reporter = s->header.reporter };
-	__u32 sequence = bpf_ntohl(s->header.sequence), received = bpf_ntohl((__u32)s->payload[0]);
+	__u32 sequence = bpf_ntohl(s->header.sequence), received = bpf_ntohl((__u32)payload_word(s, 0));
 	__u32 *known = bpf_map_lookup_elem(&dta_reporters, &key);
 
 	s->last = received;

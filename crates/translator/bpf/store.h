@@ -27,16 +27,14 @@ static __always_inline __u64 *block_at(const struct onlooker_dta_table *table, _
 	return memory ? bpf_map_lookup_elem(memory, &block) : NULL;
 }
 
-/* Word `at` of an entry: check, stamp, payload. With a check of 8 bytes the payload begins in the middle of a word. */
-static __always_inline __u64 entry_word(const struct dta_scratch *s, __u32 at, __u64 check, __u32 stamp, __u32 is_wide)
+/* Word `at` of an entry behind its check: stamp, payload, zeros. With a check of 8 bytes the payload begins in the middle of a word. */
+static __always_inline __u64 entry_word(const struct dta_scratch *s, __u32 at, __u32 stamp, __u32 is_wide)
 {
-	const __u32 most = sizeof(s->payload) / sizeof(s->payload[0]) - 1;
+	__u32 bytes = s->header.payload_bytes, from = is_wide ? at * 8 - 12 : at * 8 - 8;
 
-	if (!is_wide)
-		return at ? s->payload[(at - 1) & most] : (__u32)check | (__u64)stamp << 32;
-	if (!at)
-		return check;
-	return s->payload[(at - 1) & most] << 32 | (at > 1 ? s->payload[(at - 2) & most] >> 32 : stamp);
+	if (is_wide && at == 1)
+		return payload_word(s, 0) << 32 | stamp;
+	return from < bytes ? word_at(s, (s->payload_at & 127) + (from & 63)) : 0;
 }
 
 /* An entry, with a check that is given, into a slot. Not inlined, as onlooker_dta_hash. */
@@ -56,10 +54,11 @@ __noinline int onlooker_dta_write_entry(__u32 number, __u32 slot, __u64 check, _
 		return DTA_SLAB;
 	is_wide = table->check_bytes == 8;
 	words = table->slot_bytes / 8;
-	for (__u32 at = 0; at < 2 * DTA_MAX_PAYLOAD_BYTES / 8; at++) {
+	block[offset / 8 % WORDS_OF_BLOCK] = is_wide ? check : (__u32)check | (__u64)stamp << 32;
+	for (__u32 at = 1; at < 2 * DTA_MAX_PAYLOAD_BYTES / 8; at++) {
 		if (at >= words)
 			break;
-		block[(offset / 8 + at) % WORDS_OF_BLOCK] = entry_word(s, at, check, stamp, is_wide);
+		block[(offset / 8 + at) % WORDS_OF_BLOCK] = entry_word(s, at, stamp, is_wide);
 	}
 	return DTA_STORED;
 }
@@ -75,7 +74,7 @@ static __always_inline int key_write(const struct dta_scratch *s, const struct o
 	for (__u32 at = 0; at < DTA_MAX_PAYLOAD_BYTES / 8; at++) {
 		if (at * 8 >= table->payload_bytes)
 			break;
-		sealed = seal(sealed, s->payload[at]);
+		sealed = seal(sealed, payload_word(s, at));
 	}
 	check = s->check ^ sealed;
 	if (table->check_bytes != 8)
@@ -91,7 +90,7 @@ static __always_inline int key_write(const struct dta_scratch *s, const struct o
 
 static __always_inline int key_increment(const struct dta_scratch *s, const struct onlooker_dta_table *table)
 {
-	__u64 addend = bpf_be64_to_cpu(s->payload[0]);
+	__u64 addend = bpf_be64_to_cpu(payload_word(s, 0));
 
 	if (onlooker_dta_hash(table->seed[0], table->seed[1]))
 		return DTA_SLAB;
