@@ -41,7 +41,7 @@ enum onlooker_dta_exit {
 	DTA_DUPLICATE = 48,        /* came before */
 	DTA_GAP = 49,              /* others are missing before it */
 	DTA_UNKNOWN_REPORTER = 50, /* numbered, and nobody has said where the reporter begins */
-	DTA_BUSY = 51,             /* another processor still writes the batch before */
+	DTA_BUSY = 51,             /* another processor has the list, or still writes the batch before */
 	DTA_SLAB = 52,             /* the table names a slab or block that is not there */
 	DTA_EXITS = 53,
 };

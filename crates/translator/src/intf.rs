@@ -85,7 +85,7 @@ exits! {
     Gap = 49, "gap";
     /// Numbered, and nobody has said where the reporter begins.
     UnknownReporter = 50, "unknown_reporter";
-    /// Another processor still writes the batch before.
+    /// Another processor has the list, or still writes the batch before.
     Busy = 51, "busy";
     /// The table names a slab or block that is not there.
     Slab = 52, "slab";
