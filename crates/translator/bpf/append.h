@@ -229,7 +229,7 @@ static __always_inline void begin_timer(struct dta_list *list)
 	bpf_timer_start(&list->timer, wait_ns, 0);
 }
 
-static __always_inline int append(const struct dta_scratch *s, const struct onlooker_dta_table *table, __u32 number, __u64 now_ns)
+static __always_inline int append(const struct dta_scratch *s, const struct onlooker_dta_table *table, __u32 number)
 {
 	__u32 index = table->list, bytes = table->payload_bytes, must_time = 0;
 	struct dta_list *list = bpf_map_lookup_elem(&dta_lists, &index);
@@ -253,7 +253,7 @@ static __always_inline int append(const struct dta_scratch *s, const struct onlo
 		*(__u64 *)(to + at * 8) = payload_word(s, at);
 	}
 	if (!list->count)
-		list->since_ns = now_ns;
+		list->since_ns = bpf_ktime_get_boot_ns();
 	list->table = number;
 	if (++list->count >= table->batch || s->header.flags & DTA_IMMEDIATE) {
 		take_side(list, &taken);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Whose reports are taken: what policy.h says of a frame's addresses, remembered by each processor for a tenth of a second. Reports come in streams, and the
- * three lookups of addresses would take half of the time of one. What changes counts after that time at the latest.
+ * Whose reports are taken, and how many: what policy.h says of a frame's addresses, remembered by each processor for a tenth of a second. Reports come in
+ * streams, and the three lookups of addresses would take half of the time of one. A change of addresses or sources counts after that time at the
+ * latest, one of the lease at once, its end after that time. Time is the last tick's: it is there without reading a clock.
  */
 #ifndef ONLOOKER_DTA_PATHS_H
 #define ONLOOKER_DTA_PATHS_H
 
 #include "policy.h"
 
-#define DTA_PATHS_LOG2 8
+#define DTA_PATHS_LOG2 10
 #define DTA_PATH_NS 100000000
 
 struct dta_path {
@@ -16,7 +17,9 @@ struct dta_path {
 	struct onlooker_address destination;
 	__u32 device;
 	__u32 ipv6;
-	__u64 until_ns;
+	__u64 until_ns; /* that it is allowed */
+	__u64 lease_ns; /* the lease's end, when that was looked up */
+	__u64 due_ns;   /* when the next report comes at the sustained rate; whoever has this place next has it from whoever had it before */
 };
 
 struct {
@@ -43,30 +46,42 @@ static __always_inline int is_same(const struct onlooker_address *a, const struc
 	return x[0] == y[0] && x[1] == y[1];
 }
 
-/* Whether a frame's source was found allowed a moment ago, to this host by this device. */
-static __always_inline int is_known(const struct dta_path *path, const struct place *place, __u64 now_ns)
-{
-	return path && now_ns < path->until_ns && is_same(&path->source, &place->source) && is_same(&path->destination, &place->destination) &&
-	       path->device == place->device && path->ipv6 == place->ipv6;
-}
-
-static __always_inline void know(struct dta_path *path, const struct place *place, __u64 now_ns)
-{
-	if (!path)
-		return;
-	path->source = place->source;
-	path->destination = place->destination;
-	path->device = place->device;
-	path->ipv6 = place->ipv6;
-	path->until_ns = now_ns + DTA_PATH_NS;
-}
-
-static __always_inline int is_leased(__u64 now_ns)
+static __always_inline __u64 lease_end_ns(void)
 {
 	__u32 zero = 0;
 	__u64 *until_ns = bpf_map_lookup_elem(&lease, &zero);
 
-	return until_ns && now_ns < *(volatile __u64 *)until_ns;
+	return until_ns ? *(volatile __u64 *)until_ns : 0;
+}
+
+/* Whether a frame's source was found allowed a moment ago, to this host by this device. */
+static __always_inline int is_known(const struct dta_path *path, const struct place *place, __u64 tick_ns)
+{
+	return tick_ns < path->until_ns && is_same(&path->source, &place->source) && is_same(&path->destination, &place->destination) &&
+	       path->device == place->device && path->ipv6 == place->ipv6 && path->lease_ns == lease_end_ns();
+}
+
+static __always_inline void know(struct dta_path *path, const struct place *place, __u64 tick_ns)
+{
+	path->source = place->source;
+	path->destination = place->destination;
+	path->device = place->device;
+	path->ipv6 = place->ipv6;
+	path->until_ns = tick_ns + DTA_PATH_NS;
+	path->lease_ns = lease_end_ns();
+}
+
+/* Generic cell rate algorithm, as within_budget of policy.h; nobody else changes a processor's path. */
+static __always_inline int is_within_budget(struct dta_path *path, __u64 tick_ns)
+{
+	__u64 from_ns = path->due_ns > tick_ns ? path->due_ns : tick_ns;
+
+	if (!config.source_interval_ns)
+		return 1;
+	if (from_ns - tick_ns > config.source_burst_ns)
+		return 0;
+	path->due_ns = from_ns + config.source_interval_ns;
+	return 1;
 }
 
 #endif

@@ -63,9 +63,9 @@ __noinline int onlooker_dta_write_entry(__u32 number, __u32 slot, __u64 check, _
 	return DTA_STORED;
 }
 
-static __always_inline int key_write(const struct dta_scratch *s, const struct onlooker_dta_table *table, __u32 number, __u64 now_ns)
+static __always_inline int key_write(const struct dta_scratch *s, const struct onlooker_dta_table *table, __u32 number)
 {
-	__u32 stamp = stamp_of(now_ns);
+	__u32 stamp = stamp_of(bpf_ktime_get_boot_ns());
 	__u64 sealed = seal(0, stamp), check;
 	int exit = DTA_STORED;
 

@@ -24,43 +24,20 @@ static __always_inline void count_exit(__u32 exit)
 		++*counter;
 }
 
-static __always_inline int spend(const struct place *place, __u64 now_ns)
-{
-	__u64 *due, first = now_ns + config.source_interval_ns;
-
-	if (!config.source_interval_ns)
-		return ONLOOKER_GO_ON;
-	due = bpf_map_lookup_elem(&rate, &place->source);
-	if (!due) {
-		bpf_map_update_elem(&rate, &place->source, &first, BPF_NOEXIST);
-		return ONLOOKER_GO_ON;
-	}
-	return within_budget(due, now_ns, config.source_interval_ns, config.source_burst_ns) ? ONLOOKER_GO_ON : DTA_BUDGET;
-}
-
-/* A report that is in the scratch: whether it may be stored, and then what it does. */
-static __always_inline int take_report(struct dta_scratch *s, struct place *place, struct dta_path *path, __u64 now_ns)
+/* A report that is in the scratch, of a source that is allowed: whether it may be stored, and then what it does. */
+static __always_inline int take_report(struct dta_scratch *s, struct place *place, struct dta_path *path, __u64 tick_ns)
 {
 	__u32 number = bpf_ntohs(s->header.table), primitive = s->header.kind & 0x0f;
 	struct onlooker_dta_table *table;
 	int exit;
 
-	if (!is_known(path, place, now_ns)) {
-		exit = check_source(place, now_ns);
-		if (exit)
-			return exit;
-		know(path, place, now_ns);
-	} else if (!is_leased(now_ns)) {
-		return ONLOOKER_LEASE;
-	}
 	table = bpf_map_lookup_elem(&dta_tables, &number);
 	if (!table || !table->primitive)
 		return DTA_TABLE;
 	if (table->access != bpf_ntohl(s->header.access))
 		return DTA_ACCESS;
-	exit = spend(place, now_ns);
-	if (exit)
-		return exit;
+	if (!is_within_budget(path, tick_ns))
+		return DTA_BUDGET;
 	if (primitive == DTA_PRIMITIVE_PROBE)
 		return probe(s, place);
 	if (primitive != table->primitive)
@@ -73,11 +50,11 @@ static __always_inline int take_report(struct dta_scratch *s, struct place *plac
 			return exit;
 	}
 	if (primitive == DTA_PRIMITIVE_KEY_WRITE)
-		exit = key_write(s, table, number, now_ns);
+		exit = key_write(s, table, number);
 	else if (primitive == DTA_PRIMITIVE_KEY_INCREMENT)
 		exit = key_increment(s, table);
 	else
-		exit = append(s, table, number, now_ns);
+		exit = append(s, table, number);
 	if (exit != DTA_STORED && s->header.flags & DTA_RETRANSMITTABLE)
 		unfollow(s, place);
 	return exit;
@@ -87,12 +64,15 @@ static __always_inline int take_report(struct dta_scratch *s, struct place *plac
 static __always_inline int translate(void *context, int is_xdp, void *data, void *end, __u32 frame_bytes, struct place *place)
 {
 	struct dta_path *path = path_of(place);
-	__u64 now_ns = bpf_ktime_get_boot_ns();
-	__u32 zero = 0, bytes, from;
+	__u64 tick_ns = bpf_ktime_get_coarse_ns();
+	__u32 zero = 0, bytes, from, known;
 	struct dta_scratch *s;
 	int exit;
 
-	if (!is_known(path, place, now_ns) && !is_own(place))
+	if (!path)
+		return FRAME_PASS;
+	known = is_known(path, place, tick_ns);
+	if (!known && !is_own(place))
 		return FRAME_PASS;
 	bytes = report_bytes(data, end, frame_bytes, place, &exit);
 	if (!bytes)
@@ -102,7 +82,15 @@ static __always_inline int translate(void *context, int is_xdp, void *data, void
 		return DTA_SLAB;
 	from = place->l3_offset + ip_bytes(place->ipv6) + sizeof(struct udphdr);
 	exit = load_report(context, is_xdp, s, from, bytes);
-	return exit ? exit : take_report(s, place, path, now_ns);
+	if (exit)
+		return exit;
+	if (!known) {
+		exit = check_source(place, bpf_ktime_get_boot_ns());
+		if (exit)
+			return exit;
+		know(path, place, tick_ns);
+	}
+	return take_report(s, place, path, tick_ns);
 }
 
 SEC("tc")

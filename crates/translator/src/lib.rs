@@ -6,7 +6,7 @@
 //! telemetry like any other region, and behind which it stands on its devices. Addresses and lease are the responder's; who may send reports is the translator's own.
 //! What a report does is decided by `onlooker_dta::translator`, which the programs (`bpf/`) are held to by tests, packet by packet.
 //!
-//! Needs what the responder needs; of the kernel also `bpf_loop` (5.17), timers and spin locks in maps.
+//! Needs what the responder needs; of the kernel also `bpf_loop` (5.17) and timers in maps.
 #![deny(unsafe_code)]
 
 mod installed;

@@ -30,9 +30,9 @@ const LEAST_COUNTERS_LOG2: u8 = 7;
 /// Maps that are the responder's: memory, addresses, lease.
 const SHARED: [&str; 3] = ["slabs", "own_addresses", "lease"];
 /// Maps of the responder's headers that the translator has no use for.
-const UNUSED: [&str; 5] = ["regions", "cpu_rate", "counters", "collectors_tc", "collectors_xdp"];
+const UNUSED: [&str; 6] = ["regions", "rate", "cpu_rate", "counters", "collectors_tc", "collectors_xdp"];
 /// Maps that go on when programs are replaced.
-pub(crate) const MAPS: [&str; 6] = ["dta_tables", "dta_lists", "dta_reporters", "sources", "rate", "dta_counters"];
+pub(crate) const MAPS: [&str; 5] = ["dta_tables", "dta_lists", "dta_reporters", "sources", "dta_counters"];
 type Maps = Vec<(&'static str, MapHandle)>;
 
 /// What a translator is told before it is loaded.
@@ -40,7 +40,7 @@ type Maps = Vec<(&'static str, MapHandle)>;
 pub struct Config {
     /// UDP port of reports.
     pub port: u16,
-    /// Budget of each source address; `None`: unlimited.
+    /// Budget of each source address on each processor; `None`: unlimited. Sources that fall on the same of 1,024 places share it.
     pub source_rate: Option<Rate>,
     /// How long an entry of a list waits for others of its batch.
     pub wait: Duration,

@@ -15,10 +15,11 @@ use onlooker_dta::key_write::{CheckBytes, Stamp, Table as KeyWrite};
 use onlooker_dta::translator::{Counts, Limits, Operation, Service, Shape, Translator as Model};
 use onlooker_responder::clock::boot_time_ns;
 use onlooker_responder::program::Run;
-use onlooker_responder::{Config as ResponderConfig, Hook, Prefix, Rate, Responder, SlabMapping};
-use onlooker_translator::{Config, Counters, Exit, Place, Table, Translator};
+use onlooker_responder::{Config as ResponderConfig, Home, Hook, Pinned, Prefix, Rate, Responder, SlabMapping};
+use onlooker_translator::{Config, Counters, Exit, Outcome, Place, Table, Translator};
 use onlooker_wire::dta::{Answer, Body, Copies, Importance, MAX_REPORT_BYTES, PORT, Report};
 use onlooker_wire::{Envelope, Ethernet, Mac, Tag, Tags, Tpid, UdpFrame};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 const OWN: [&str; 2] = ["10.1.2.4", "fd00::b2"];
 const REPORTERS: [&str; 2] = ["10.1.2.3", "fd00::a1"];
@@ -63,6 +64,10 @@ struct Rig {
 
 impl Rig {
     fn new(wait: Duration, source_rate: Option<Rate>) -> Self {
+        // What a source may send is counted by each processor.
+        let mut first = CpuSet::new();
+        first.set(0);
+        sched_setaffinity(None, &first).unwrap();
         let responder = Responder::load(&ResponderConfig::new(4792)).unwrap_or_else(|error| panic!("{error}"));
         let memory = responder.create_slab(SLAB, SLAB_BLOCKS).unwrap().map(0, SLAB_BLOCKS, true).unwrap();
         responder.set_own_addresses(&OWN.map(|own| own.parse().unwrap())).unwrap();
@@ -465,4 +470,57 @@ fn programs_stay_far_below_the_verifier_s_limit() {
         println!("{hook}: {} verified, {} translated", info.verified_insns, info.translated_insns);
         assert!(info.verified_insns > 0 && info.verified_insns < 250_000, "{info:?}");
     }
+}
+
+/// Loaded once, kept, replaced with what is in the tables, and taken away: behind the responder, which gives it frames.
+#[test]
+fn behind_a_responder_it_goes_on_until_it_is_taken_away() {
+    if !onlooker_testbed::is_root("pins on a BPF file system") {
+        return;
+    }
+    let namespace = onlooker_testbed::Namespace::new();
+    let home = Home::new(namespace.bpffs(), "test").unwrap();
+    let responder = Pinned::load(&ResponderConfig::new(4792), &home).unwrap();
+    responder.create_slab(SLAB, SLAB_BLOCKS).unwrap();
+    responder.set_own_addresses(&OWN.map(|own| own.parse().unwrap())).unwrap();
+    responder.set_lease(Duration::from_secs(3600)).unwrap();
+    let source: IpAddr = REPORTERS[0].parse().unwrap();
+    let [(number, first_block, shape), ..] = tables();
+    let write = Body::KeyWrite { key: b"k", payload: &[1; 20], copies: Copies::All(2) };
+    let good = frame(source, &datagram(&report(number, write)));
+    // TC_ACT_UNSPEC and TC_ACT_SHOT; XDP_PASS and XDP_DROP.
+    let verdicts = || {
+        [(responder.tc(), [u32::MAX, 2]), (responder.xdp(), [2, 1])].map(|(program, [pass, drop])| {
+            match program.run(&good, 1).unwrap().verdict {
+                verdict if verdict == pass => "passed",
+                verdict if verdict == drop => "taken",
+                other => panic!("{other}"),
+            }
+        })
+    };
+    assert_eq!(verdicts(), ["passed"; 2], "nobody is there");
+    let config = Config { port: PORT, source_rate: None, wait: Duration::from_millis(10) };
+    let (translator, outcome) = Translator::ensure(&config, &responder).unwrap();
+    assert_eq!(outcome, Outcome::Loaded);
+    let table = Table { access: access(number), shape, place: Place { slab: SLAB, first_block } };
+    translator.put_table(number, &table).unwrap();
+    translator.set_sources(&[Prefix::host(source)]).unwrap();
+    assert_eq!(verdicts(), ["taken"; 2]);
+    let stored = |translator: &Translator| translator.counters().unwrap().get(Exit::Stored);
+    assert_eq!(stored(&translator), 2);
+    drop(translator);
+    assert_eq!(verdicts(), ["taken"; 2], "nobody holds it");
+    let (translator, outcome) = Translator::ensure(&config, &responder).unwrap();
+    assert_eq!((outcome, stored(&translator)), (Outcome::Kept, 4));
+    let other = Config { wait: Duration::from_millis(20), ..config };
+    let (translator, outcome) = Translator::ensure(&other, &responder).unwrap();
+    assert_eq!((outcome, translator.tables().unwrap()), (Outcome::Replaced, vec![(number, table)]));
+    assert_eq!((verdicts(), stored(&translator)), (["taken"; 2], 6));
+    drop(translator);
+    let translator = Translator::open(&home).unwrap().unwrap();
+    assert_eq!(stored(&translator), 6);
+    assert!(Translator::uninstall(&responder).unwrap());
+    assert_eq!(verdicts(), ["passed"; 2]);
+    assert!(!Translator::uninstall(&responder).unwrap() && Translator::open(&home).unwrap().is_none());
+    home.purge().unwrap();
 }

@@ -9,7 +9,7 @@ use onlooker_dta::append::{List, Position};
 use onlooker_dta::increment::Counters;
 use onlooker_dta::key_write::{CheckBytes, Table as KeyWrite};
 use onlooker_dta::translator::Shape;
-use onlooker_responder::{Hook, Prefix};
+use onlooker_responder::{Hook, Prefix, Rate};
 use onlooker_translator::{Config, Exit, Place, Table, Translator};
 use onlooker_wire::dta::{Body, Copies, Importance, MAX_REPORT_BYTES, PORT, Report};
 use onlooker_wire::{Envelope, Ethernet, Mac, Tags};
@@ -96,7 +96,9 @@ fn subjects(translator: &Translator) -> Result<Vec<Subject>> {
 pub(crate) fn run() -> Result<bool> {
     let rounds = if is_quick() { 9 } else { 45 };
     let (responder, _) = load()?;
-    let config = Config { port: PORT, source_rate: None, wait: Duration::from_millis(10) };
+    // A budget that is looked at and never spent.
+    let most = Some(Rate { per_second: 1_000_000_000, burst: 1_000_000_000 });
+    let config = Config { port: PORT, source_rate: most, wait: Duration::from_millis(10) };
     let translator = Translator::load(&config, &responder)?;
     translator.set_sources(&[Prefix::host("10.1.2.3".parse()?)])?;
     let mut subjects = subjects(&translator)?;
