@@ -67,6 +67,12 @@ enum Command {
         #[arg(long, hide = true)]
         settings_from_stdin: bool,
     },
+    /// Say which telemetry tables there are, and what became of reports (docs/telemetry.md)
+    Telemetry {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Your own collectors (docs/user-collectors.md)
     Collectors {
         #[command(subcommand)]
@@ -103,6 +109,12 @@ enum Failure {
     Listen(#[from] ListenError),
     #[error("no kernel responder: {0}")]
     Load(String),
+    #[error(
+        "no translator takes telemetry reports here: see [kernel.telemetry], and what the agent has said at its start"
+    )]
+    Telemetry,
+    #[error("the kernel responder is not there: {0}")]
+    Kernel(KernelError),
     #[error("{0} of these collectors would be refused")]
     Collectors(usize),
     #[error("settings on standard input: {0}")]
@@ -175,6 +187,7 @@ fn act(arguments: &Arguments) -> Result<(), Failure> {
             }
             load(&config.kernel, json, wanted(replace, collect, connections, short_lived))
         }
+        Command::Telemetry { json } => telemetry(&config.kernel, json),
         Command::Collectors { action: Collectors::Check { files } } => check_collectors(&config.kernel, &files),
         Command::Lane(options) => {
             let mut line = |text: &str| writeln!(io::stdout().lock(), "{text}");
@@ -222,6 +235,24 @@ fn load(settings: &config::Kernel, json: bool, task: Task) -> Result<(), Failure
         }
     }
     report.error.map_or(Ok(()), |error| Err(Failure::Load(error)))
+}
+
+fn telemetry(config: &config::Kernel, json: bool) -> Result<(), Failure> {
+    let Some((tables, counters)) = kernel::telemetry::status(config).map_err(Failure::Kernel)? else {
+        return Err(Failure::Telemetry);
+    };
+    let counted: Vec<_> = counters.iter().filter(|(_, count)| *count > 0).collect();
+    if json {
+        let tables: Vec<_> =
+            tables.iter().map(|table| serde_json::json!({"name": table.name, "number": table.number})).collect();
+        let reports: serde_json::Map<_, _> =
+            counted.iter().map(|(exit, count)| (exit.name().to_owned(), (*count).into())).collect();
+        return say(&serde_json::json!({"tables": tables, "reports": reports}).to_string());
+    }
+    tables.iter().try_for_each(|table| say(&table.to_string()))?;
+    say("reports since the translator was loaded:")?;
+    counted.iter().try_for_each(|(exit, count)| say(&format!("  {:<17} {count}", exit.name())))?;
+    if counted.is_empty() { say("  none") } else { Ok(()) }
 }
 
 fn check_collectors(config: &config::Kernel, files: &[PathBuf]) -> Result<(), Failure> {
@@ -293,6 +324,20 @@ fn kernel_summary(kernel: &config::Kernel) -> String {
         kernel.control,
         kernel.control_entries(),
         kernel.slab,
+    ) + &telemetry_summary(&kernel.telemetry)
+}
+
+fn telemetry_summary(telemetry: &config::telemetry::Telemetry) -> String {
+    if !telemetry.is_on() {
+        return String::new();
+    }
+    let tables: Vec<String> =
+        telemetry.tables.iter().map(|table| format!("{} ({})", table.name, table.memory)).collect();
+    format!(
+        "\ntelemetry reports at UDP port {} from {} into {}",
+        telemetry.port,
+        sources(&telemetry.allow),
+        tables.join(", ")
     )
 }
 

@@ -114,6 +114,10 @@ fn what_is_reported_can_be_asked_for() {
     let (_, counted) = collector.ask_json("count", &["bytes", FLOW]);
     assert_eq!((&counted[0]["count"], &counted[0]["count_before"]), (&json!(1540), &Value::Null));
 
+    let status = collector.agent.command("telemetry").arg("--json").output().expect("it runs");
+    let status: Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    assert_eq!((&status["tables"][0]["name"], &status["reports"]["stored"]), (&json!("paths"), &json!(13)), "{status}");
+
     // What is wrong is said, with what to do.
     let (code, _, err) = collector.ask("get", &["path", FLOW]);
     assert!(code == 1 && err.contains("has no telemetry table path: did you mean paths?"), "{err}");

@@ -475,11 +475,8 @@ fn programs_stay_far_below_the_verifier_s_limit() {
 /// Loaded once, kept, replaced with what is in the tables, and taken away: behind the responder, which gives it frames.
 #[test]
 fn behind_a_responder_it_goes_on_until_it_is_taken_away() {
-    if !onlooker_testbed::is_root("pins on a BPF file system") {
-        return;
-    }
-    let namespace = onlooker_testbed::Namespace::new();
-    let home = Home::new(namespace.bpffs(), "test").unwrap();
+    let world = onlooker_testbed::World::new();
+    let home = Home::new(world.bpffs(), "test").unwrap();
     let responder = Pinned::load(&ResponderConfig::new(4792), &home).unwrap();
     responder.create_slab(SLAB, SLAB_BLOCKS).unwrap();
     responder.set_own_addresses(&OWN.map(|own| own.parse().unwrap())).unwrap();

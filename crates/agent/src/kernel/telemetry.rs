@@ -12,13 +12,13 @@ use onlooker_dta::increment::Epoch;
 use onlooker_dta::translator::Shape;
 use onlooker_responder::MAX_SLAB_BLOCKS;
 use onlooker_responder::mapping::PAGE_BLOCKS;
-use onlooker_responder::{Pinned, Rate};
-use onlooker_translator::{Config, Place, Table, Translator};
+use onlooker_responder::{Home, Pinned, Rate};
+use onlooker_translator::{Config, Counters, Place, Table, Translator};
 use serde::{Deserialize, Serialize};
 
 use super::ledger::FIRST_USER_SLAB;
 use super::{BLOCK_BYTES, KernelError, TABLES_SLAB, load};
-use crate::config::telemetry::Telemetry;
+use crate::config::{self, telemetry::Telemetry};
 use crate::{epochs, host};
 
 /// Slab, first block and blocks.
@@ -120,19 +120,37 @@ pub(super) fn put_right(pinned: &Pinned, config: &Telemetry) -> Result<Vec<Table
             Geometry::KeyIncrement(counters) => Shape::KeyIncrement(counters, 0),
         };
         let (slab, first_block) = place;
-        let access = table.access_key.0;
-        new.push((table.number, Table { access, shape, place: Place { slab, first_block } }));
-        states.push(TableState {
-            name: table.name.clone(),
-            number: table.number,
-            geometry: geometry.to_bits(),
-            seed: geometry.seed(),
-            place,
-            is_kept: false,
-        });
+        let made = Table { access: table.access_key.0, shape, place: Place { slab, first_block } };
+        new.push((table.number, made));
+        states.push(TableState { is_kept: false, ..state(&table.name, table.number, &made) });
     }
     translator.put_tables(&new)?;
     Ok(states)
+}
+
+/// The tables that there are, and what became of reports, by reason; `None`: there is no translator.
+///
+/// # Errors
+/// What is pinned cannot be opened.
+pub fn status(config: &config::Kernel) -> Result<Option<(Vec<TableState>, Counters)>, KernelError> {
+    let Some(translator) = Translator::open(&Home::new(&config.bpffs, &config.name)?)? else { return Ok(None) };
+    let states = translator.tables()?.into_iter().map(|(number, table)| {
+        let named = config.telemetry.tables.iter().find(|named| named.number == number);
+        state(named.map_or("?", |named| &named.name), number, &table)
+    });
+    Ok(Some((states.collect(), translator.counters()?)))
+}
+
+fn state(name: &str, number: u16, table: &Table) -> TableState {
+    let (geometry, Place { slab, first_block }) = (table.shape.geometry(), table.place);
+    TableState {
+        name: name.to_owned(),
+        number,
+        geometry: geometry.to_bits(),
+        seed: geometry.seed(),
+        place: (slab, first_block),
+        is_kept: true,
+    }
 }
 
 /// Ends the tables that are not configured like this any more; those that are, go on.
@@ -150,15 +168,7 @@ fn keep(translator: &Translator, config: &Telemetry) -> Result<Vec<TableState>, 
         if wanted.access_key.0 != table.access {
             translator.change_table(number, &Table { access: wanted.access_key.0, ..table })?;
         }
-        let Place { slab, first_block } = table.place;
-        kept.push(TableState {
-            name: wanted.name.clone(),
-            number,
-            geometry: geometry.to_bits(),
-            seed: geometry.seed(),
-            place: (slab, first_block),
-            is_kept: true,
-        });
+        kept.push(state(&wanted.name, number, &table));
     }
     translator.remove_tables(&gone)?;
     Ok(kept)
