@@ -78,7 +78,8 @@ impl Geometry {
     #[must_use]
     pub const fn to_bits(&self) -> u64 {
         let (primitive, last) = match self {
-            Self::KeyWrite(table) => (1, table.check.count() as u8),
+            Self::KeyWrite(Table { check: CheckBytes::Four, .. }) => (1, 4),
+            Self::KeyWrite(_) => (1, 8),
             Self::Append(list) => (2, list.batch),
             Self::KeyIncrement(_) => (3, 0),
         };

@@ -23,7 +23,7 @@ pub enum CheckBytes {
 }
 
 impl CheckBytes {
-    pub(crate) const fn count(self) -> usize {
+    const fn count(self) -> usize {
         match self {
             Self::Four => 4,
             Self::Eight => 8,

@@ -9,7 +9,8 @@ use rustix::thread::{MembarrierCommand, membarrier};
 const SOFTIRQ: Duration = Duration::from_millis(100);
 
 /// Returns when every program that runs now has ended: programs in softirq are RCU readers, and `MEMBARRIER_CMD_GLOBAL` waits for a grace period
-/// (`synchronize_rcu` in kernel/sched/membarrier.c), some 10 ms. Machines with `nohz_full` refuse it; a softirq is over after [`SOFTIRQ`] there, too.
+/// (`synchronize_rcu` in kernel/sched/membarrier.c), some 10 ms. Machines with `nohz_full` refuse it; there it returns after 100 ms, longer than any
+/// softirq takes.
 pub fn wait_for_programs() {
     if membarrier(MembarrierCommand::Global).is_err() {
         std::thread::sleep(SOFTIRQ);
