@@ -17,7 +17,7 @@ help:
 	@echo '  bench-cost         what a counter, a commit and a histogram record cost the program'
 	@echo '  bench-agent        the idle agent: memory and context switches'
 	@echo '  bench-responder    ns of softirq for a READ answered by the BPF responder (root)'
-	@echo '  bench-dta          ns of softirq for a telemetry report, by primitive (root)'
+	@echo '  bench-dta          what a telemetry report takes of a core, beside other collectors (root)'
 	@echo '  bench-collectors   ns of softirq for a block of computed kernel metrics (root)'
 	@echo '  bench-kernel-cost  a full sample of kernel metrics: computed, published, sampled, and by node_exporter (root)'
 	@echo '  bench-overhead     what a host that is read every 10 ms notices of it (root)'
@@ -230,8 +230,8 @@ bench-responder: setup-test
 	$(BENCH) responder
 
 .PHONY: bench-dta
-bench-dta: setup-test
-	$(BENCH) dta
+bench-dta: setup-bench
+	bench/bench-dta
 
 .PHONY: bench-collectors
 bench-collectors: setup-test

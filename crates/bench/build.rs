@@ -5,6 +5,7 @@
 use std::path::Path;
 
 const SOURCES: &[&str] = &[
+    "bpf/generator.bpf.c",
     "bpf/steer.bpf.c",
     "bpf/stopwatch.bpf.c",
     "bpf/truth.bpf.c",

@@ -10,6 +10,7 @@
 //! | `accuracy`, `granularity` | how far readings are from the truth, how much slower they make a program on the same core, by the way of acquiring values |
 //! | `responder`, `collectors`, `kernel-cost` | what READs take in softirq |
 //! | `dta` | what telemetry reports take in softirq |
+//! | `dta-live` | the same by a device, beside collectors that are processes |
 //! | `requester` | one soft requester thread beside its bare sockets |
 //! | `limit` | the same on a link, by UDP and by AF_XDP sockets |
 //! | `hybrid` | a reading thread that sleeps, polls, or does both by turns |
@@ -52,6 +53,7 @@ mod softirq;
 mod sql;
 mod store;
 mod svg;
+mod telemetry;
 mod torn;
 mod victim;
 mod waits;
@@ -74,6 +76,7 @@ fn run(words: &[&str]) -> anyhow::Result<bool> {
         ["collectors"] => softirq::collectors::run(),
         ["kernel-cost"] => softirq::kernel_cost::run(),
         ["dta"] => softirq::translator::run(),
+        ["dta-live"] => telemetry::run(),
         ["requester"] => Ok(requester::run()),
         ["hybrid"] => hybrid::run(),
         ["limit"] => limit::run(),
