@@ -11,17 +11,16 @@ use onlooker_dta::key_write::{CheckBytes, Table as KeyWrite};
 use onlooker_dta::translator::Shape;
 use onlooker_responder::{Hook, Prefix, Rate};
 use onlooker_translator::{Config, Exit, Place, Table, Translator};
-use onlooker_wire::dta::{Body, Copies, Importance, MAX_REPORT_BYTES, PORT, Report};
-use onlooker_wire::{Envelope, Ethernet, Mac, Tags};
+use onlooker_wire::Mac;
+use onlooker_wire::dta::{Body, Copies, PORT};
 
 use super::load;
 use crate::machine::is_quick;
 use crate::report::{Results, spread};
+use crate::telemetry::{ACCESS, KEY, frame_to};
 
 const REPEAT: u32 = 20_000;
-const ACCESS: u32 = 0xfeed_beef;
-/// An IPv4 flow.
-const KEY: [u8; 13] = [10, 0, 0, 1, 10, 0, 0, 2, 0x9c, 0x40, 1, 0xbb, 6];
+const MAC: Mac = Mac([2, 0, 0, 0, 0, 2]);
 /// Reports a second and core: Key-Write with one copy, Append in batches of 16.
 const KEY_WRITE_PER_S: f64 = 3e6;
 const APPEND_PER_S: f64 = 10e6;
@@ -35,19 +34,6 @@ struct Subject {
     samples: [Vec<f64>; 2],
 }
 
-fn frame(report: &Report<'_>) -> Result<Vec<u8>> {
-    let envelope = Envelope::socket("10.1.2.3:40001".parse()?, ([10, 1, 2, 4], PORT).into())?;
-    let (destination, source) = (Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]));
-    let ethernet = Ethernet { destination, source, tags: Tags::None };
-    let mut datagram = [0; MAX_REPORT_BYTES];
-    let length = report.write(&mut datagram)?;
-    let mut frame = vec![0; ethernet.len_bytes() + envelope.len_bytes() + length];
-    let mut at = ethernet.write(envelope.ip.ether_type(), &mut frame)?;
-    at += envelope.write(length, &mut frame[at..])?;
-    frame[at..].copy_from_slice(&datagram[..length]);
-    Ok(frame)
-}
-
 /// Tables, a report to each, and how many there must be of it in a second.
 fn subjects(translator: &Translator) -> Result<Vec<Subject>> {
     let (mut subjects, seed) = (Vec::new(), [7; 16]);
@@ -55,17 +41,7 @@ fn subjects(translator: &Translator) -> Result<Vec<Subject>> {
         let number = u16::try_from(subjects.len())?;
         let place = Place { slab: u32::from(number), first_block: 0 };
         translator.put_table(number, &Table { access: ACCESS, shape, place })?;
-        let report = Report {
-            importance: Importance::Low,
-            immediate: false,
-            sequence: None,
-            reporter: 1,
-            table: number,
-            access: ACCESS,
-            generation: 0,
-            body,
-        };
-        subjects.push(Subject { name, frame: frame(&report)?, least_per_s, samples: Default::default() });
+        subjects.push(Subject { name, frame: frame_to(MAC, number, body)?, least_per_s, samples: Default::default() });
         Ok(())
     };
     let payload = [0x5a; 64];

@@ -5,6 +5,7 @@
 //! Counted is what that core's threads have run: reports a second of its time, whatever the sender can do.
 
 mod indexed;
+pub(crate) mod query;
 mod rig;
 
 use anyhow::{Context as _, Result, ensure};
@@ -17,6 +18,7 @@ use onlooker_wire::dta::{Body, Copies};
 
 use crate::machine::is_quick;
 use crate::report::{figure, spread};
+pub(crate) use rig::{ACCESS, frame_to};
 use rig::{Counted, Rig};
 
 /// An IPv4 flow, and the switches on its way.

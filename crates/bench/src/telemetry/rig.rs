@@ -25,7 +25,7 @@ const GENERATOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/generator.bpf
 /// bpf.h.
 const LIVE_FRAMES: u32 = 1 << 1;
 const FRAMES_AT_ONCE: u32 = 1 << 14;
-const ACCESS: u32 = 0xfeed_beef;
+pub(crate) const ACCESS: u32 = 0xfeed_beef;
 /// Different keys: more than caches have room for, and a tenth of what the table has.
 const KEYS: u32 = 1 << 17;
 /// Ethernet, IPv4, UDP, report header: what follows is the key, or the entry.
@@ -81,27 +81,7 @@ impl Rig {
 
     /// A report to a table.
     pub(super) fn frame(&self, table: u16, body: Body<'_>) -> Result<Vec<u8>> {
-        let report = Report {
-            importance: Importance::Low,
-            immediate: false,
-            sequence: None,
-            reporter: 1,
-            table,
-            access: ACCESS,
-            generation: 0,
-            body,
-        };
-        let envelope = Envelope::socket("10.1.2.3:40001".parse()?, ([10, 1, 2, 4], PORT).into())?;
-        let ethernet = Ethernet { destination: self.mac, source: Mac([2, 0, 0, 0, 0, 1]), tags: Tags::None };
-        let mut datagram = [0; MAX_REPORT_BYTES];
-        let length = report.write(&mut datagram)?;
-        let mut frame = vec![0; ethernet.len_bytes() + envelope.len_bytes() + length];
-        let mut at = ethernet.write(envelope.ip.ether_type(), &mut frame)?;
-        at += envelope.write(length, &mut frame[at..])?;
-        // The sender changes the key, and a wrong checksum would be dropped by sockets: none.
-        frame[at - 2..at].fill(0);
-        frame[at..].copy_from_slice(&datagram[..length]);
-        Ok(frame)
+        frame_to(self.mac, table, body)
     }
 
     /// What a program does that only counts.
@@ -213,6 +193,31 @@ impl Rig {
         let (ended_ns, after) = (run_ns(napi)?, count()?);
         Ok(Counted { reports: after - before, cpu_ns: ended_ns - begun_ns })
     }
+}
+
+/// A report to a table, in a frame to a device.
+pub(crate) fn frame_to(destination: Mac, table: u16, body: Body<'_>) -> Result<Vec<u8>> {
+    let report = Report {
+        importance: Importance::Low,
+        immediate: false,
+        sequence: None,
+        reporter: 1,
+        table,
+        access: ACCESS,
+        generation: 0,
+        body,
+    };
+    let envelope = Envelope::socket("10.1.2.3:40001".parse()?, ([10, 1, 2, 4], PORT).into())?;
+    let ethernet = Ethernet { destination, source: Mac([2, 0, 0, 0, 0, 1]), tags: Tags::None };
+    let mut datagram = [0; MAX_REPORT_BYTES];
+    let length = report.write(&mut datagram)?;
+    let mut frame = vec![0; ethernet.len_bytes() + envelope.len_bytes() + length];
+    let mut at = ethernet.write(envelope.ip.ether_type(), &mut frame)?;
+    at += envelope.write(length, &mut frame[at..])?;
+    // The sender changes keys, and a wrong checksum would be dropped by sockets: none.
+    frame[at - 2..at].fill(0);
+    frame[at..].copy_from_slice(&datagram[..length]);
+    Ok(frame)
 }
 
 fn napi_thread() -> Option<Pid> {
