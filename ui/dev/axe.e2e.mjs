@@ -136,6 +136,9 @@ async function others(t, page, at) {
   await t.go(page, "#/alerts");
   await page.locator("details.rules summary").click();
   await scan(t, page, `alerts, ${at}`);
+  await t.go(page, "#/telemetry?host=web-1&key=10.0.0.1:443%3E10.0.9.9:40001/tcp");
+  await t.eventually(`axe: telemetry, ${at}: events and a path`, async () => (await page.locator("tbody tr").count()) > 100);
+  await scan(t, page, `telemetry, ${at}`);
   await t.go(page, "#/reads");
   await t.eventually(`axe: reads, ${at}: hosts`, async () => (await page.locator("tbody tr").count()) === 24);
   await scan(t, page, `reads, ${at}`);

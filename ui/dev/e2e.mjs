@@ -222,6 +222,21 @@ async function reads(page, scheme) {
   await t.shot(page, `reads-${scheme}`);
 }
 
+async function telemetry(page, scheme) {
+  await t.go(page, "#/telemetry?host=web-1");
+  const rows = page.locator(".telemetry-events tbody tr");
+  await t.eventually(`telemetry ${scheme}: events that there are`, async () => (await rows.count()) >= 100);
+  const before = await text(page, ".telemetry-events tbody tr:first-child td:first-child");
+  await t.eventually(`telemetry ${scheme}: events that come`, async () => (await text(page, ".telemetry-events tbody tr:first-child td:first-child")) !== before);
+  await rows.first().getByRole("button").click();
+  await t.eventually(`telemetry ${scheme}: the path of an event's flow`, async () => (await text(page, ".part table tbody")).includes("1,6,3,0,0"));
+  t.check(`telemetry ${scheme}: the address has the flow`, page.url().includes("key=10.0."), page.url());
+  await page.getByRole("searchbox", { name: /^Key/ }).fill("shop");
+  await page.keyboard.press("Enter");
+  await t.eventually(`telemetry ${scheme}: what is no key is said`, async () => (await page.locator(".part .problem").innerText()).includes("no key"));
+  await t.shot(page, `telemetry-${scheme}`);
+}
+
 async function troubles(page) {
   await t.go(page, "#/");
   await t.eventually("trouble: the fleet is there first", async () => (await page.locator("tbody tr").count()) === 24);
@@ -310,7 +325,7 @@ async function themeSwitch(page) {
 async function phone() {
   for (const scheme of ["light", "dark"]) {
     const page = await t.page({ viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true, colorScheme: scheme });
-    for (const [name, hash, ready] of [["fleet", "#/", "tbody tr"], ["host", "#/host/web-1", ".legend .value"], ["compare", "#/compare?host=web-1&host=db-1", ".legend .value"], ["reads", "#/reads", "tbody tr"], ["alerts", "#/alerts", "tbody tr"], ["search", "#/host/web-1?find=cpu&in=all&metric=node_cpu_seconds_total", ".found-members li"], ["boards", "#/boards", "tbody tr"], ["board", "#/board/hosts", ".legend .value"]]) {
+    for (const [name, hash, ready] of [["fleet", "#/", "tbody tr"], ["host", "#/host/web-1", ".legend .value"], ["compare", "#/compare?host=web-1&host=db-1", ".legend .value"], ["reads", "#/reads", "tbody tr"], ["alerts", "#/alerts", "tbody tr"], ["telemetry", "#/telemetry?host=web-1&key=10.0.0.1", ".telemetry-events tbody tr"], ["search", "#/host/web-1?find=cpu&in=all&metric=node_cpu_seconds_total", ".found-members li"], ["boards", "#/boards", "tbody tr"], ["board", "#/board/hosts", ".legend .value"]]) {
       await t.go(page, hash);
       await t.eventually(`phone ${scheme}: ${name}`, async () => (await page.locator(ready).count()) > 0);
       await page.waitForTimeout(2500);
@@ -441,6 +456,10 @@ const STEPS = {
   reads: async () => {
     await reads(light, "light");
     await inDark((dark) => reads(dark, "dark"));
+  },
+  telemetry: async () => {
+    await telemetry(light, "light");
+    await inDark((dark) => telemetry(dark, "dark"));
   },
   troubles: () => troubles(light),
   theme: () => themeSwitch(light),

@@ -101,9 +101,33 @@ async function handle(fleet, play, root, request, response) {
     const over = name === play.exceed ? [{ quota: "series", of: "programs", limit: 50_000, used: 1200, rows: 560, since_ms: Date.now() - 60_000, last_ms: Date.now() }] : [];
     return json({ ...summary(fleet, host), over_quota: over, regions_list: regions(fleet, host) });
   }
+  if (sub === "telemetry") return json(telemetry(parts[6], parts[7], url.searchParams));
   if (sub === "series") return json(series(fleet, host, url.searchParams));
   if (sub === "range") return json(range(fleet, host, url.searchParams));
   throw new Refusal(404, `no such path ${url.pathname}`);
+}
+
+/** A made-up collector: each second an event. */
+function telemetry(table, entries, parameters) {
+  const began = Math.floor(Date.now() / 1000) - 100;
+  const flow = (number) => `10.0.${number % 4}.${number % 200}:443>10.0.9.9:${40_000 + (number % 400)}/tcp`;
+  if (table === undefined) {
+    allow(parameters);
+    const known = { "flow_paths": ["key-write", 20], drops: ["append", 18], flow_bytes: ["key-increment", 8] };
+    return { tables: Object.entries(known).map(([name, [primitive, payload_bytes]], number) => ({ name, number, primitive, payload_bytes, places: 4096, bytes: 131_072 })) };
+  }
+  if (entries !== undefined) {
+    allow(parameters, "after", "format");
+    const from = Number((parameters.get("after") ?? `${began}.${began}`).split(".")[1]);
+    const to = began + 100;
+    const numbers = Array.from({ length: Math.max(0, to - from) }, (_, at) => from + at);
+    return { entries: numbers.map((number) => ({ number, age_ms: (to - number) * 1000, entry: `${flow(number)} 6 3` })), lost: 0, next: `${to}.${to}` };
+  }
+  allow(parameters, "key", "format", "strict", "copies");
+  const key = parameters.get("key");
+  if (!key.includes(">") && !/^[0-9.]+$/.test(key)) throw new Refusal(400, `"${key}" is no key or payload`);
+  if (table === "flow_bytes") return { keys: [{ key, count: 154_000, count_before: 1_500_000 }], epoch: 3, began_ms: Date.now(), before_began_ms: Date.now() - 60_000 };
+  return { keys: [key.includes(">") ? { key, outcome: "value", value: "1,6,3,0,0", age_ms: 230, copies: 2, disputed: false } : { key, outcome: "empty" }] };
 }
 
 const rule = (name, query, duration, more = {}) => ({ name, query, duration, type: "alerting", health: "ok", evaluationTime: 0.0021, lastEvaluation: new Date().toISOString(), labels: {}, ...more });

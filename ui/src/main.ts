@@ -23,6 +23,7 @@ import { hostPage } from "./pages/host";
 import type { Page } from "./pages/page";
 import { queryPage } from "./pages/query";
 import { readsPage } from "./pages/reads";
+import { telemetryPage } from "./pages/telemetry";
 import { type Route, keepSearch, parse } from "./router";
 import { type Below, Search } from "./search/dialog";
 import { timeOf } from "./search/found";
@@ -36,6 +37,7 @@ const links: [Route["page"], HTMLAnchorElement][] = [
   ["query", h("a", { href: "#/query" }, "Query")],
   ["boards", h("a", { href: "#/boards" }, "Boards")],
   ["reads", h("a", { href: "#/reads" }, "Reads")],
+  ["telemetry", h("a", { href: "#/telemetry" }, "Telemetry")],
 ];
 const themeButton = h("button", { type: "button", class: "quiet theme", on: { click: () => theme.toggle() } });
 const searchButton = h("button", { type: "button", class: "quiet open-search", title: "Search hosts, metrics and alerts (/)", "aria-label": "Search", on: { click: () => search.open() } }, svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, svg("circle", { cx: 7, cy: 7, r: 4.5 }), svg("path", { d: "M10.5 10.5 14 14" })), h("span", { class: "open-search-name" }, "Search"), h("kbd", { "aria-hidden": "true" }, "/"));
@@ -86,6 +88,7 @@ function create(route: Route): Page {
   if (route.page === "fleet") return fleetPage(route.parameters);
   if (route.page === "host") return hostPage(route.name, route.parameters, () => search.open());
   if (route.page === "reads") return readsPage(route.parameters);
+  if (route.page === "telemetry") return telemetryPage(route.parameters);
   if (route.page === "query") return queryPage(route.parameters);
   if (route.page === "boards") return boardsPage();
   if (route.page === "board") return boardPage(route.name, route.parameters);
@@ -116,6 +119,7 @@ keys.setGlobal([
   { keys: ["q"], help: "Query", run: () => { location.hash = "#/query"; return undefined; } },
   { keys: ["b"], help: "Boards", run: () => { location.hash = "#/boards"; return undefined; } },
   { keys: ["r"], help: "Reads", run: () => { location.hash = "#/reads"; return undefined; } },
+  { keys: ["y"], help: "Telemetry", run: () => { location.hash = "#/telemetry"; return undefined; } },
   { keys: ["t"], help: "Light or dark", run: () => { theme.toggle(); return undefined; } },
   { keys: ["?"], help: "This help", run: () => { keys.showHelp(); return undefined; } },
 ]);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses behind `#`: the page is static files, and the controller need know none of them. `#/`, `#/host/NAME?w=1m&from=MS&to=MS&c=SERIES`, `#/reads`, `#/alerts`, `#/query?q=EXPR&w=1h&view=table`, `#/compare?host=NAME&host=NAME`, `#/boards`, `#/board/NAME?var-instance=web-1&w=1h`.
+//! Addresses behind `#`: the page is static files, and the controller need know none of them. `#/`, `#/host/NAME?w=1m&from=MS&to=MS&c=SERIES`, `#/reads`, `#/alerts`, `#/query?q=EXPR&w=1h&view=table`, `#/compare?host=NAME&host=NAME`, `#/telemetry?host=NAME&key=FLOW`, `#/boards`, `#/board/NAME?var-instance=web-1&w=1h`.
 //! Over any of them may lie the search: `find=TEXT&in=all&metric=NAME`.
 
 export interface Route {
-  page: "fleet" | "host" | "reads" | "alerts" | "query" | "compare" | "boards" | "board" | "unknown";
+  page: "fleet" | "host" | "reads" | "alerts" | "query" | "compare" | "boards" | "board" | "telemetry" | "unknown";
   /** Of the host, or of the board. */
   name: string;
   /** Those of the page. */
@@ -55,7 +55,7 @@ export function parse(hash: string): Route {
   const parts = path.split("/").filter((part) => part !== "");
   if (parts.length === 0) return { page: "fleet", name: "", parameters, search };
   if ((parts[0] === "host" || parts[0] === "board") && parts.length === 2) return { page: parts[0], name: decode(parts[1]!), parameters, search };
-  if ((parts[0] === "reads" || parts[0] === "alerts" || parts[0] === "query" || parts[0] === "compare" || parts[0] === "boards") && parts.length === 1) return { page: parts[0], name: "", parameters, search };
+  if ((parts[0] === "reads" || parts[0] === "alerts" || parts[0] === "query" || parts[0] === "compare" || parts[0] === "boards" || parts[0] === "telemetry") && parts.length === 1) return { page: parts[0], name: "", parameters, search };
   return { page: "unknown", name: "", parameters, search };
 }
 

@@ -23,6 +23,7 @@ pub mod rules;
 pub mod service;
 mod sink;
 mod sources;
+pub mod telemetry;
 pub mod trial;
 pub mod usage;
 mod ways;

@@ -155,6 +155,7 @@ pub fn run(
         limits: limits(config, &say),
         helpers: http::helpers(),
         names: Names::new(&config.http.names, token.is_some()),
+        telemetry: Arc::default(),
         boards: Arc::new(Boards::new(&config.http.boards)),
         ending: Ending::default(),
         orders: engine.orders().clone(),

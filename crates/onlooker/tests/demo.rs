@@ -289,3 +289,33 @@ fn without_root_it_reads_over_tcp_and_says_what_is_missing() {
     assert!(demo.wait().success());
     assert_eq!(left(&ready), Vec::<String>::new());
 }
+
+#[test]
+fn a_made_up_network_reports_its_paths_drops_and_a_loop() {
+    if !is_root("a made-up network that reports to the demo's host") {
+        return;
+    }
+    let _guard = one_at_a_time();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onlooker"));
+    let mut demo = Demo::start(with_sample(&mut command).args(["demo", "--telemetry", "--listen", "127.0.0.1:0"]));
+    let ready = demo.ready();
+    let (address, flow) = (address(&ready), ready["flow"].as_str().unwrap().to_owned());
+    let ask = |path: &str| json(address, &format!("/api/onlooker/v1/hosts/demo-host/telemetry{path}"));
+    let names: Vec<Value> = ask("")["tables"].as_array().unwrap().iter().map(|table| table["name"].clone()).collect();
+    assert_eq!(names, ["flow_paths", "drops", "loops", "flow_bytes"]);
+    let drop = until("a drop", || ask("/drops/entries?format=flow,u32,u8")["entries"].as_array()?.first().cloned());
+    assert!(drop["entry"].as_str().unwrap().ends_with("/tcp 6 3"), "at switch 6, of a full queue: {drop}");
+    let looped = until("the loop", || ask("/loops/entries?format=flow,u32,u8")["entries"].as_array()?.first().cloned());
+    assert_eq!(looped["entry"], format!("{flow} 7 1"));
+    let asked = flow.replace('>', "-");
+    let path = until("the flow's path in circles", || {
+        let found = ask(&format!("/flow_paths?key={asked}&format=u32"))["keys"][0].clone();
+        found["value"].as_str()?.ends_with(",7,8,7,8").then_some(found)
+    });
+    // It is reported each second.
+    assert!(path["age_ms"].as_u64().is_some_and(|age_ms| age_ms < 5000), "{path}");
+    assert!(ask(&format!("/flow_bytes?key={asked}"))["keys"][0]["count"].as_u64() > Some(0));
+    demo.signal(Signal::INT);
+    assert!(demo.wait().success());
+    assert_eq!(left(&ready), [""; 0]);
+}

@@ -40,12 +40,20 @@ impl Tail {
     /// # Errors
     /// [`AskError`].
     pub fn oldest(memory: &mut (impl Readable + ?Sized), table: &Table) -> Result<Self, AskError> {
+        Self::back(memory, table, u64::MAX)
+    }
+
+    /// So many batches before the newest one, as far as the ring has them.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub fn back(memory: &mut (impl Readable + ?Sized), table: &Table, batches: u64) -> Result<Self, AskError> {
         let mut tail = Self::newest(memory, table)?;
-        let oldest = tail.next.batch.saturating_sub(1 << tail.list.batches_log2);
+        let oldest = tail.next.batch.saturating_sub(batches.min(1 << tail.list.batches_log2));
         let batch = tail.batches(memory, table, oldest..oldest + 1)?;
         // What is lost before it is nobody's.
         let first = tail.list.decode(&batch[0]).map(|batch| batch.position).filter(|at| at.batch == oldest);
-        tail.next = first.unwrap_or(if oldest == 0 { Position::default() } else { tail.next });
+        tail.next = first.unwrap_or(if tail.next.batch == 0 { Position::default() } else { tail.next });
         Ok(tail)
     }
 
@@ -84,6 +92,21 @@ impl Tail {
             }
         }
         Ok(Self { next: newest, ..tail })
+    }
+
+    /// Where an earlier one was ([`Tail::position`]).
+    ///
+    /// # Errors
+    /// [`AskError::Primitive`].
+    pub fn at(table: &Table, next: Position) -> Result<Self, AskError> {
+        let Geometry::Append(list) = table.geometry else { return Err(other(table)) };
+        Ok(Self { list, next, at_once: 1 })
+    }
+
+    /// Where it is, to go on from there.
+    #[must_use]
+    pub const fn position(&self) -> Position {
+        self.next
     }
 
     /// Number of the entry that comes next.

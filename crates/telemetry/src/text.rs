@@ -3,7 +3,7 @@
 //!
 //! | text | bytes |
 //! |---|---|
-//! | `10.1.2.3:443>10.9.8.7:5000/tcp` | flow: source and destination address, their ports, protocol: 13, with IPv6 (`[fd00::1]:443>...`) 37 |
+//! | `10.1.2.3:443>10.9.8.7:5000/tcp` | flow: source and destination address, their ports, protocol: 13, with IPv6 (`[fd00::1]:443>...`) 37; `-` does for `>`, which shells and URLs have another use for |
 //! | `10.1.2.3`, `fd00::1` | address: 4 or 16 |
 //! | `u8:7,1`, `u16:..`, `u32:..`, `u64:..` | numbers |
 //! | `text:shop` | UTF-8 |
@@ -52,7 +52,7 @@ fn parse(text: &str) -> Option<Vec<u8>> {
             return numbers(rest, bytes);
         }
     }
-    if text.contains('>') {
+    if text.contains('/') {
         return flow(text);
     }
     Some(octets(text.parse().ok()?))
@@ -84,7 +84,7 @@ fn octets(address: IpAddr) -> Vec<u8> {
 }
 
 fn flow(text: &str) -> Option<Vec<u8>> {
-    let (source, rest) = text.split_once('>')?;
+    let (source, rest) = text.split_once(['>', '-'])?;
     let (destination, protocol) = rest.rsplit_once('/')?;
     let (source, destination): (SocketAddr, SocketAddr) = (source.parse().ok()?, destination.parse().ok()?);
     let named = PROTOCOLS.iter().find(|(name, _)| *name == protocol).map(|(_, number)| *number);
@@ -95,52 +95,85 @@ fn flow(text: &str) -> Option<Vec<u8>> {
     is_one_family.then(|| [addresses.concat(), ports.concat(), vec![protocol]].concat())
 }
 
-/// How bytes are shown.
+/// How bytes are shown: one kind, or several one behind the other, of which one has what the numbers leave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Format(Vec<Kind>);
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// `0x` and digits.
+enum Kind {
     Hex,
-    /// Numbers of so many bytes.
-    Numbers(usize),
-    /// Text; what is none is escaped.
+    Number(usize),
     Text,
-    /// A flow or an address, by its length.
     Flow,
 }
+
+const KINDS: [(&str, Kind); 7] = [
+    ("hex", Kind::Hex),
+    ("u8", Kind::Number(1)),
+    ("u16", Kind::Number(2)),
+    ("u32", Kind::Number(4)),
+    ("u64", Kind::Number(8)),
+    ("text", Kind::Text),
+    ("flow", Kind::Flow),
+];
 
 impl FromStr for Format {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "hex" => Ok(Self::Hex),
-            "u8" => Ok(Self::Numbers(1)),
-            "u16" => Ok(Self::Numbers(2)),
-            "u32" => Ok(Self::Numbers(4)),
-            "u64" => Ok(Self::Numbers(8)),
-            "text" => Ok(Self::Text),
-            "flow" => Ok(Self::Flow),
-            _ => Err("hex, u8, u16, u32, u64, text or flow"),
+        let kind = |name: &str| KINDS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
+        let kinds: Option<Vec<Kind>> = text.split(',').map(kind).collect();
+        let kinds = kinds.ok_or("hex, u8, u16, u32, u64, text, flow, or several such as flow,u32,u8")?;
+        let others = kinds.iter().filter(|kind| !matches!(kind, Kind::Number(_))).count();
+        if others <= 1 {
+            Ok(Self(kinds))
+        } else {
+            Err("of hex, text and flow there can be one only: it has what is left")
         }
     }
 }
 
 impl Format {
+    /// Flows and addresses.
+    #[must_use]
+    pub fn flow() -> Self {
+        Self(vec![Kind::Flow])
+    }
+
     /// Bytes as text; what does not fit the format is shown as hexadecimal digits.
     #[must_use]
-    pub fn show(self, bytes: &[u8]) -> String {
-        let shown = match self {
+    pub fn show(&self, bytes: &[u8]) -> String {
+        if let [kind] = self.0[..] {
+            return kind.show(bytes).unwrap_or_else(|| hex_of(bytes));
+        }
+        let fixed = |kind: &Kind| if let Kind::Number(size) = kind { *size } else { 0 };
+        let Some(left) = bytes.len().checked_sub(self.0.iter().map(fixed).sum()) else { return hex_of(bytes) };
+        let mut rest = bytes;
+        let parts = self.0.iter().map(|kind| {
+            let (part, behind) = rest.split_at(if let Kind::Number(size) = kind { *size } else { left });
+            rest = behind;
+            kind.show(part).unwrap_or_else(|| hex_of(part))
+        });
+        let parts: Vec<String> = parts.collect();
+        if rest.is_empty() { parts.join(" ") } else { hex_of(bytes) }
+    }
+}
+
+impl Kind {
+    fn show(self, bytes: &[u8]) -> Option<String> {
+        match self {
             Self::Hex => None,
-            Self::Numbers(size) => show_numbers(bytes, size),
+            Self::Number(size) => show_numbers(bytes, size),
             Self::Text => Some(String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned()),
             Self::Flow => show_flow(bytes),
-        };
-        shown.unwrap_or_else(|| {
-            let mut text = "0x".to_owned();
-            bytes.iter().for_each(|byte| write!(text, "{byte:02x}").expect("strings take everything"));
-            text
-        })
+        }
     }
+}
+
+fn hex_of(bytes: &[u8]) -> String {
+    let mut text = "0x".to_owned();
+    bytes.iter().for_each(|byte| write!(text, "{byte:02x}").expect("strings take everything"));
+    text
 }
 
 fn show_numbers(bytes: &[u8], size: usize) -> Option<String> {
@@ -175,25 +208,38 @@ fn show_flow(bytes: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn shown(format: &str, bytes: &[u8]) -> String {
+        format.parse::<Format>().unwrap().show(bytes)
+    }
+
     #[test]
     fn what_is_shown_can_be_written() {
         for (text, format, length) in [
-            ("10.1.2.3:443>10.9.8.7:5000/tcp", Format::Flow, 13),
-            ("[fd00::1]:443>[fd00::2]:5000/udp", Format::Flow, 37),
-            ("10.1.2.3:0>10.9.8.7:0/47", Format::Flow, 13),
-            ("10.1.2.3", Format::Flow, 4),
-            ("fd00::1", Format::Flow, 16),
-            ("0x00c0ffee", Format::Hex, 4),
+            ("10.1.2.3:443>10.9.8.7:5000/tcp", "flow", 13),
+            ("[fd00::1]:443>[fd00::2]:5000/udp", "flow", 37),
+            ("10.1.2.3:0>10.9.8.7:0/47", "flow", 13),
+            ("10.1.2.3", "flow", 4),
+            ("fd00::1", "flow", 16),
+            ("0x00c0ffee", "hex", 4),
         ] {
             let Bytes(bytes) = text.parse().unwrap();
-            assert_eq!((bytes.len(), format.show(&bytes).as_str()), (length, text));
+            assert_eq!((bytes.len(), shown(format, &bytes).as_str()), (length, text));
         }
+        let (dash, other) = ("10.1.2.3:443-10.9.8.7:5000/tcp", "10.1.2.3:443>10.9.8.7:5000/tcp");
+        assert_eq!(dash.parse::<Bytes>(), other.parse());
         assert_eq!("u32:1,2".parse(), Ok(Bytes(vec![0, 0, 0, 1, 0, 0, 0, 2])));
         assert_eq!("u8:255".parse(), Ok(Bytes(vec![255])));
         assert_eq!("text:shop".parse(), Ok(Bytes(b"shop".to_vec())));
-        assert_eq!(Format::Numbers(2).show(&[0, 1, 2, 3]), "1,515");
-        assert_eq!(Format::Numbers(2).show(&[1, 2, 3]), "0x010203");
-        assert_eq!(Format::Text.show(b"shop\0\0"), "shop");
+        assert_eq!(shown("u16", &[0, 1, 2, 3]), "1,515");
+        assert_eq!(shown("u16", &[1, 2, 3]), "0x010203");
+        assert_eq!(shown("text", b"shop\0\0"), "shop");
+        assert_eq!(shown("flow,u16,u8", &[10, 0, 0, 1, 0, 7, 3]), "10.0.0.1 7 3");
+        assert_eq!(shown("u16,text", &[0, 7, b'a']), "7 a");
+        assert_eq!(shown("u16,u8", &[0, 7, 3, 1]), "0x00070301", "more than it has");
+        assert_eq!(shown("u16,u8", &[0, 7]), "0x0007");
+        for bad in ["", "u7", "flow,text", "flow,"] {
+            assert!(bad.parse::<Format>().is_err(), "{bad}");
+        }
         for text in ["", "0x1", "0xgg", "u8:256", "u32:", "10.1.2.3:1>[fd00::1]:2/tcp", "10.1.2.3:1>10.1.2.4:2", "shop"]
         {
             let error = text.parse::<Bytes>().unwrap_err();
@@ -201,9 +247,12 @@ mod tests {
         }
         bolero::check!().with_type::<(String, Vec<u8>)>().for_each(|(text, bytes)| {
             let _ = text.parse::<Bytes>();
-            let shown = Format::Flow.show(bytes);
+            let shown = Format::flow().show(bytes);
             if !bytes.is_empty() {
                 assert_eq!(shown.parse(), Ok(Bytes(bytes.clone())));
+            }
+            for format in ["u16,hex,u8", "text,u64"] {
+                let _ = super::tests::shown(format, bytes);
             }
         });
     }

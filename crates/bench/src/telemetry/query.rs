@@ -196,7 +196,7 @@ pub(crate) fn run() -> Result<bool> {
         );
         of_four = rate;
     }
-    results.at_least("dta_query_n4", of_four, "questions_per_s_and_core", 2e6);
+    results.at_least("dta_query_n4", of_four, "questions_per_s_and_core", 1.5e6);
     let mut gains = Vec::new();
     for round in 0..rounds {
         let both = thread::scope(|scope| {

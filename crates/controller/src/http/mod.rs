@@ -23,6 +23,7 @@ mod status;
 mod stream;
 mod summary;
 mod targets;
+mod telemetry;
 mod tls;
 mod turns;
 mod ui;
@@ -50,6 +51,7 @@ use crate::fleet::{Fleet, ShownVitals};
 use crate::forward::Progress;
 use crate::keep::Counters;
 use crate::rules::View;
+use crate::telemetry::Telemetry;
 use crate::usage::Usage;
 use answer::Failure;
 pub use guard::Names;
@@ -105,6 +107,8 @@ pub struct Shared {
     pub helpers: Helpers,
     /// By which names we are asked.
     pub names: Names,
+    /// Hosts that are asked for their telemetry.
+    pub telemetry: Arc<Telemetry>,
     /// What is evaluated, and what came of it.
     pub rules: Arc<View>,
     /// Saved boards.
@@ -129,6 +133,9 @@ fn router(shared: Shared) -> Router {
     let lists = Router::new()
         .route("/api/onlooker/v1/hosts/{host}", get(hosts::host))
         .route("/api/onlooker/v1/hosts/{host}/series", get(series::series))
+        .route("/api/onlooker/v1/hosts/{host}/telemetry", get(telemetry::tables))
+        .route("/api/onlooker/v1/hosts/{host}/telemetry/{table}", get(telemetry::keys))
+        .route("/api/onlooker/v1/hosts/{host}/telemetry/{table}/entries", get(telemetry::entries))
         .route("/api/onlooker/v1/search", get(search::search))
         .route("/api/onlooker/v1/metrics/{metric}/hosts", get(search::hosts))
         .route("/api/onlooker/v1/snapshot", get(snapshot::snapshot))

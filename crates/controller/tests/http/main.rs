@@ -16,6 +16,7 @@ mod rates;
 mod search;
 mod snapshot;
 mod stop;
+mod telemetry;
 mod tls;
 
 /// Held by what opens hundreds of streams, or looks at times: they would take each other's processor.

@@ -51,6 +51,9 @@ impl Document {
     }
 }
 
+const TELEMETRY_KEYS: &str = "/api/onlooker/v1/hosts/{host}/telemetry/{table}";
+const TELEMETRY_ENTRIES: &str = "/api/onlooker/v1/hosts/{host}/telemetry/{table}/entries";
+
 #[test]
 fn every_call_is_described_and_answers_as_it_says() {
     let agent = Agent::start();
@@ -58,7 +61,10 @@ fn every_call_is_described_and_answers_as_it_says() {
     let file = dir.path().join("none.json");
     std::fs::write(&file, "[]").unwrap();
     let discovery = format!("[[discovery]]\nfiles = [{file:?}]\ntoken_file = {:?}\n", agent.token_file());
-    let controller = Controller::start_in(dir, "", &(agent.target("a") + &discovery));
+    let mut collector = super::telemetry::Collector::start();
+    collector.fill();
+    let targets = agent.target("a") + &collector.agent.target("t");
+    let controller = Controller::start_in(dir, "", &(targets + &discovery));
     let address = controller.address();
     let document = Document(json(address, "/api/onlooker/v1/openapi.json"));
     assert_eq!(described(&document.0), routed());
@@ -92,6 +98,15 @@ fn every_call_is_described_and_answers_as_it_says() {
         ("/api/onlooker/v1/hosts/a/series?by=region", "/api/onlooker/v1/hosts/{host}/series", 400),
         ("/api/onlooker/v1/hosts/a/series?metric=node_load1", "/api/onlooker/v1/hosts/{host}/series", 200),
         ("/api/onlooker/v1/hosts/b/series", "/api/onlooker/v1/hosts/{host}/series", 404),
+        ("/api/onlooker/v1/hosts/t/telemetry", "/api/onlooker/v1/hosts/{host}/telemetry", 200),
+        ("/api/onlooker/v1/hosts/a/telemetry", "/api/onlooker/v1/hosts/{host}/telemetry", 502),
+        ("/api/onlooker/v1/hosts/b/telemetry", "/api/onlooker/v1/hosts/{host}/telemetry", 404),
+        ("/api/onlooker/v1/hosts/t/telemetry/paths?key=10.0.0.1", TELEMETRY_KEYS, 200),
+        ("/api/onlooker/v1/hosts/t/telemetry/bytes?key=10.0.0.1", TELEMETRY_KEYS, 200),
+        ("/api/onlooker/v1/hosts/t/telemetry/paths", TELEMETRY_KEYS, 400),
+        ("/api/onlooker/v1/hosts/t/telemetry/loops?key=10.0.0.1", TELEMETRY_KEYS, 404),
+        ("/api/onlooker/v1/hosts/t/telemetry/drops/entries", TELEMETRY_ENTRIES, 200),
+        ("/api/onlooker/v1/hosts/t/telemetry/drops/entries?after=1", TELEMETRY_ENTRIES, 400),
         ("/api/onlooker/v1/snapshot?match[]=node_load1", "/api/onlooker/v1/snapshot", 200),
         ("/api/onlooker/v1/snapshot", "/api/onlooker/v1/snapshot", 400),
         ("/api/onlooker/v1/snapshot?match[]=up&host=b", "/api/onlooker/v1/snapshot", 404),

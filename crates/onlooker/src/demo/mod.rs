@@ -7,6 +7,7 @@
 
 mod api;
 mod ending;
+mod network;
 mod place;
 mod process;
 mod sample;
@@ -34,6 +35,9 @@ pub(crate) struct Arguments {
     /// Time between two readings of the watched host, 1ms at least
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_duration)]
     interval: Duration,
+    /// Have a made-up network of eight switches report telemetry to the watched host: paths of flows, drops, a loop
+    #[arg(long)]
+    telemetry: bool,
     /// Say everything in JSON, a document a line
     #[arg(long)]
     json: bool,
@@ -91,7 +95,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
     for foreign in &found.foreign {
         teller.note("foreign", &format!("{foreign} is there and no demo's: left alone, another name is used"));
     }
-    let mut show = show::Show::new(place);
+    let mut show = show::Show::new(place, arguments.telemetry);
     let result = show.all(arguments, &mut ending, &mut teller);
     let text = show.end();
     let remains = show.place.remains();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration files of a demo's agents and controller.
 
+use super::network;
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -26,6 +27,8 @@ pub(super) struct Agent<'a> {
     pub(super) bpffs: Option<&'a Path>,
     /// What it calls itself.
     pub(super) host: &'a str,
+    /// Whether it takes the made-up network's reports.
+    pub(super) telemetry: bool,
 }
 
 impl Agent<'_> {
@@ -48,6 +51,9 @@ impl Agent<'_> {
                 text,
                 "[kernel]\ndevices = [\"eth0\"]\nallow = [\"{reader}/32\"]\nbpffs = {bpffs:?}\nname = \"demo\"\nsample = \"1s\"\n"
             );
+            if self.telemetry {
+                text.push_str(&telemetry(*reader));
+            }
             text.push_str("[sampled]\ninterval = \"1s\"\n");
         } else {
             let _ = writeln!(text, "[sampled]\ninterval = \"{}\"", span(SAMPLED));
@@ -56,6 +62,24 @@ impl Agent<'_> {
         text.push_str("[processes]\nenabled = true\nby = \"process\"\ninterval = \"1s\"\n[cgroups]\nenabled = true\n");
         text
     }
+}
+
+/// Tables of the made-up network.
+fn telemetry(reporter: Ipv4Addr) -> String {
+    let mut text = format!("[kernel.telemetry]\nallow = [\"{reporter}/32\"]\n");
+    for (number, name, more) in [
+        (network::PATHS, "flow_paths", "primitive = \"key-write\"\npayload_bytes = 20\ncheck_bytes = 8"),
+        (network::DROPS, "drops", "primitive = \"append\"\npayload_bytes = 18\nbatch = 4"),
+        (network::LOOPS, "loops", "primitive = \"append\"\npayload_bytes = 18\nbatch = 4"),
+        (network::BYTES, "flow_bytes", "primitive = \"key-increment\""),
+    ] {
+        let _ = write!(
+            text,
+            "[[kernel.telemetry.tables]]\nname = \"{name}\"\nnumber = {number}\nmemory = \"1MiB\"\naccess_key = \"{}\"\n{more}\n",
+            network::ACCESS_KEY
+        );
+    }
+    text
 }
 
 /// A host that the controller reads.

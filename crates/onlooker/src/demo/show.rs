@@ -3,6 +3,7 @@
 
 use super::api::{self, Moving};
 use super::ending::Ending;
+use super::network::{self, Network};
 use super::place::Place;
 use super::process::{CONTROLLER, Process};
 use super::settings::{self, Agent, SAMPLED, Target};
@@ -36,11 +37,13 @@ pub(super) struct Show {
     processes: Vec<Process>,
     targets: Vec<Target>,
     made: Vec<String>,
+    network: Option<Network>,
+    telemetry: bool,
 }
 
 impl Show {
-    pub(super) fn new(place: Place) -> Self {
-        Self { place, processes: Vec::new(), targets: Vec::new(), made: Vec::new() }
+    pub(super) fn new(place: Place, telemetry: bool) -> Self {
+        Self { place, processes: Vec::new(), targets: Vec::new(), made: Vec::new(), network: None, telemetry }
     }
 
     /// All of it, until it is to end: never `Ok`.
@@ -81,6 +84,9 @@ impl Show {
             Ok(how) => teller.step("sample", &format!("sample program `shop` ({how})")),
             Err(missing) => teller.note("missing", missing),
         }
+        if self.telemetry {
+            self.network(&watched, inside, teller)?;
+        }
         let address = self.controller(arguments.listen, ending, teller)?;
         teller.step("controller", &format!("controller: http://{address}/"));
         let seen = self.moving(address, host, sample.is_ok(), ending)?;
@@ -97,6 +103,23 @@ impl Show {
             ending.sleep(Duration::from_millis(200))?;
             self.look(&watched, teller)?;
         }
+    }
+
+    /// The made-up network begins to report to the watched host.
+    fn network(&mut self, watched: &Watched, collector: Ipv4Addr, teller: &mut Teller) -> Result<(), DemoError> {
+        if watched.bpffs.is_none() {
+            teller.note("missing", "no telemetry: it needs the BPF responder, and so root");
+            return Ok(());
+        }
+        let collector = SocketAddr::from((collector, onlooker_wire::dta::PORT));
+        let network = Network::start(collector).map_err(|source| DemoError::System {
+            operation: "report to",
+            object: collector.to_string().into(),
+            source,
+        })?;
+        self.network = Some(network);
+        teller.step("network", "eight made-up switches report paths, drops and, soon, a loop");
+        Ok(())
     }
 
     fn keep(&mut self, process: Process) -> Result<(), DemoError> {
@@ -119,7 +142,8 @@ impl Show {
         let dir = self.place.path(host);
         let system = |operation, object: &Path, source| DemoError::System { operation, object: object.into(), source };
         fs::create_dir(&dir).map_err(|error| system("make", &dir, error))?;
-        let settings = Agent { dir: &dir, listen, reader, bpffs: watched.bpffs.as_deref(), host };
+        let settings =
+            Agent { dir: &dir, listen, reader, bpffs: watched.bpffs.as_deref(), host, telemetry: self.telemetry };
         let config = dir.join("agent.toml");
         fs::write(&config, settings.toml()).map_err(|error| system("write", &config, error))?;
         let config = config.display().to_string();
@@ -250,6 +274,12 @@ impl Show {
             hosts.push(json!({ "name": target.name, "address": target.address, "interval_ms": ms, "via": via }));
         }
         text += "\n  On the host's page: live charts of the machine; search `shop` for the sample program's own counters and its latency as a heat map.\n";
+        if self.network.is_some() {
+            text += &format!(
+                "  Telemetry: http://{address}/#/telemetry?host={host} has drops and a loop as they happen. Ask for the flow {}\n",
+                network::example()
+            );
+        }
         text += "  On Reads (r): how long the reads take, and how late they are.\n";
         if watched.net.is_some() {
             text += &format!(
@@ -264,7 +294,7 @@ impl Show {
             "url": format!("http://{address}/#/host/{host}"), "address": address.to_string(), "host": host, "hosts": hosts,
             "seconds": teller.took_s(), "missing": watched.missing, "pids": pids, "directory": self.place.dir,
             "namespace": watched.net.as_ref().map(|_| self.place.namespace()), "device": watched.net.as_ref().map(|_| self.place.device()),
-            "bpffs": watched.bpffs,
+            "bpffs": watched.bpffs, "flow": self.network.as_ref().map(|_| network::example()),
         });
         teller.ready(&text, facts);
     }
@@ -287,6 +317,7 @@ impl Show {
 
     /// Stops and removes everything; says what.
     pub(super) fn end(&mut self) -> String {
+        self.network = None;
         // Readers first, so that nobody sees hosts fail.
         for process in self.processes.iter_mut().rev() {
             process.stop();

@@ -63,7 +63,7 @@ pub(super) fn get(
     collector: &Collector,
     table: &str,
     keys: &[Bytes],
-    format: Format,
+    format: &Format,
     strict: bool,
 ) -> Result<End, Failure> {
     let mut connected = collector.connect()?;
@@ -75,7 +75,7 @@ pub(super) fn get(
     let mut shown = output::Table::new(&["KEY", "VALUE", ">AGE", ">COPIES", "NOTE"]);
     let mut found = 0;
     for (key, asked) in keys.iter().zip(&asked) {
-        let name = Format::Flow.show(&key.0);
+        let name = Format::flow().show(&key.0);
         let (outcome, cells, more) = match asked {
             Asked::Empty => (
                 "empty",
@@ -119,7 +119,7 @@ pub(super) fn count(collector: &Collector, table: &str, keys: &[Bytes], copies: 
     let mut out = output::stdout();
     let mut shown = output::Table::new(&["KEY", ">NOW", ">EPOCH BEFORE"]);
     for (key, count) in keys.iter().zip(counted) {
-        let name = Format::Flow.show(&key.0);
+        let name = Format::flow().show(&key.0);
         if collector.json {
             let (began, before) = (epoch.began_ns, epoch.before_began_ns);
             let document = json!({

@@ -40,7 +40,7 @@ enum Question {
         /// Keys: SOURCE:PORT>DESTINATION:PORT/PROTOCOL, an address, u32:1,2 (u8, u16, u64), text:..., or 0x and hexadecimal digits
         #[arg(required = true, value_name = "KEY")]
         keys: Vec<Bytes>,
-        /// How values are shown: hex, u8, u16, u32, u64, text or flow
+        /// How values are shown: hex, u8, u16, u32, u64, text, flow, or several such as flow,u32,u8
         #[arg(long, default_value = "hex")]
         format: Format,
         /// No value where copies differ, instead of the one that most of them have
@@ -66,7 +66,7 @@ enum Question {
         collector: Collector,
         /// Name of a list
         table: String,
-        /// How entries are shown: hex, u8, u16, u32, u64, text or flow
+        /// How entries are shown, as values of `get`
         #[arg(long, default_value = "hex")]
         format: Format,
         /// Wait for more, until interrupted
@@ -172,10 +172,10 @@ impl Connected {
 pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
     match &arguments.question {
         Question::Tables { collector } => ask::tables(collector),
-        Question::Get { collector, table, keys, format, strict } => ask::get(collector, table, keys, *format, *strict),
+        Question::Get { collector, table, keys, format, strict } => ask::get(collector, table, keys, format, *strict),
         Question::Count { collector, table, keys, copies } => ask::count(collector, table, keys, *copies),
         Question::Tail { collector, table, format, follow, new, every } => {
-            tail::tail(collector, table, *format, tail::Following { follow: *follow, new: *new, every: *every })
+            tail::tail(collector, table, format, tail::Following { follow: *follow, new: *new, every: *every })
         }
     }
 }

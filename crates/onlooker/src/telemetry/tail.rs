@@ -19,7 +19,7 @@ pub(super) struct Following {
     pub(super) every: Duration,
 }
 
-pub(super) fn tail(collector: &Collector, name: &str, format: Format, how: Following) -> Result<End, Failure> {
+pub(super) fn tail(collector: &Collector, name: &str, format: &Format, how: Following) -> Result<End, Failure> {
     let mut connected = collector.connect()?;
     let mut table = connected.table(name)?;
     let mut tail = begin(&mut connected, &table, how.new)?;
@@ -61,7 +61,7 @@ fn begin(connected: &mut Connected, table: &Table, new: bool) -> Result<Tail, Te
     connected.ask(|memory| if new { Tail::newest(memory, table) } else { Tail::oldest(memory, table) })
 }
 
-fn write(collector: &Collector, connected: &Connected, format: Format, entries: &Entries) -> std::io::Result<()> {
+fn write(collector: &Collector, connected: &Connected, format: &Format, entries: &Entries) -> std::io::Result<()> {
     let now_ns = connected.now_ns();
     let mut out = output::stdout();
     for (number, stamp, entry) in &entries.entries {
