@@ -134,7 +134,7 @@ function answerRow(table: TelemetryTable, answer: KeyAnswer): HTMLElement {
       : answer.outcome === "value"
         ? [answer.value ?? "", `${age(answer.age_ms ?? 0)} ago`, String(answer.copies ?? ""), answer.disputed === true ? "other copies differ" : ""]
         : ["–", "", "", answer.outcome === "conflict" ? "copies differ" : "never written, or overwritten"];
-  return h("tr", {}, h("th", { scope: "row" }, table.name), ...cells.map((cell) => h("td", { class: "num" }, cell)));
+  return h("tr", {}, h("th", { scope: "row" }, table.name), ...cells.map((cell) => h("td", {}, cell)));
 }
 
 /** A list's newest entries, the newest first. */
@@ -152,7 +152,7 @@ class EventList {
     private readonly askFor: (key: string) => void,
   ) {
     const head = h("tr", {}, ...["Number", "Seen", "Entry"].map((name) => h("th", { scope: "col" }, name)));
-    this.element = h("section", { class: "part" }, h("h2", {}, table.name), this.said, scrolling(`Entries of ${table.name}`, h("table", { class: "dense telemetry-events" }, h("thead", {}, head), this.rows)));
+    this.element = h("section", { class: "part telemetry-list" }, h("h2", {}, table.name), this.said, scrolling(`Entries of ${table.name}`, h("table", { class: "dense telemetry-events" }, h("thead", {}, head), this.rows)));
   }
 
   start(): Poll {
@@ -177,7 +177,7 @@ class EventList {
       // What a flow's event says behind the flow is no part of its key.
       const key = entry.entry.split(" ")[0] ?? "";
       const shown = key.includes(">") ? h("button", { type: "button", class: "quiet", title: "Ask what is known of it", on: { click: () => this.askFor(key) } }, entry.entry) : entry.entry;
-      return h("tr", {}, h("td", { class: "num" }, String(entry.number)), h("td", { class: "num" }, h("time", { datetime: time.toISOString() }, time.toLocaleTimeString())), h("td", {}, shown));
+      return h("tr", {}, h("td", {}, String(entry.number)), h("td", {}, h("time", { datetime: time.toISOString() }, time.toLocaleTimeString())), h("td", {}, shown));
     });
     this.rows.prepend(...fresh);
     while (this.rows.children.length > MOST_ENTRIES) this.rows.lastElementChild!.remove();
