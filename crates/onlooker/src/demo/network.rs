@@ -133,7 +133,7 @@ fn report(reporters: &mut [Reporter], number: u32, flow: &Flow, is_looped: bool,
     if is_looped {
         say(7, Importance::High, LOOPS, Body::Append { payload: &looped });
     }
-    if path.contains(&LOSSY) && (number + round) % 23 == 0 {
+    if path.contains(&LOSSY) && (number + round).is_multiple_of(23) {
         say(LOSSY, Importance::High, DROPS, Body::Append { payload: &dropped });
     }
 }
