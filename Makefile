@@ -18,6 +18,7 @@ help:
 	@echo '  bench-agent        the idle agent: memory and context switches'
 	@echo '  bench-responder    ns of softirq for a READ answered by the BPF responder (root)'
 	@echo '  bench-dta          what a telemetry report takes of a core, beside other collectors (root)'
+	@echo '  bench-dta-beside   metrics that are read every 10 ms beside a million telemetry reports a second (root)'
 	@echo '  bench-dta-query    how fast a core answers questions to telemetry in its memory (root)'
 	@echo '  bench-collectors   ns of softirq for a block of computed kernel metrics (root)'
 	@echo '  bench-kernel-cost  a full sample of kernel metrics: computed, published, sampled, and by node_exporter (root)'
@@ -233,6 +234,11 @@ bench-responder: setup-test
 .PHONY: bench-dta
 bench-dta: setup-bench
 	bench/bench-dta
+
+.PHONY: bench-dta-beside
+bench-dta-beside: setup-test
+	$(CARGO) build --release --quiet -p onlooker -p onlooker-agent
+	$(BENCH) dta-beside
 
 .PHONY: bench-dta-query
 bench-dta-query: setup-test

@@ -21,6 +21,7 @@ pub mod acquisition;
 mod group;
 pub mod kernel;
 pub use kernel::Kernel;
+mod refused;
 pub mod tables;
 pub mod telemetry;
 pub use tables::{Cgroups, Connections, Processes};
@@ -405,7 +406,7 @@ impl Config {
         if let Err((key, value, message)) = self
             .kernel
             .check()
-            .and_then(|()| self.kernel.telemetry.check(&self.kernel))
+            .and_then(|()| self.kernel.telemetry.check(self.kernel.is_on(), &self.kernel.ports()))
             .and_then(|()| self.verbs.check(&self.kernel))
             .and_then(|()| self.connections.check())
             .and_then(|()| self.cgroups.check())

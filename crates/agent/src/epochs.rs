@@ -7,7 +7,6 @@
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::SystemTime;
 
 use onlooker_dta::Geometry;
 use onlooker_dta::increment::{Counters, Epoch};
@@ -19,6 +18,7 @@ use onlooker_responder::{Slab, SlabMapping};
 use onlooker_translator::{Place, Table, Translator};
 
 use crate::config::telemetry::Telemetry;
+use crate::host::wall_time_ns;
 use crate::kernel::telemetry::TableState;
 use crate::kernel::{Kernel, KernelError};
 use crate::system;
@@ -43,13 +43,6 @@ struct Counting {
     every_ns: u64,
     next_ns: u64,
     clearing: Option<JoinHandle<()>>,
-}
-
-/// UTC, ns since 1970.
-#[must_use]
-pub fn utc_ns() -> u64 {
-    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Epochs {
@@ -109,7 +102,7 @@ impl Counting {
     }
 
     fn left_ns(&self, epoch: &Epoch) -> u64 {
-        epoch.began_ns.saturating_add(self.every_ns).saturating_sub(utc_ns()).min(self.every_ns)
+        epoch.began_ns.saturating_add(self.every_ns).saturating_sub(wall_time_ns()).min(self.every_ns)
     }
 
     fn table(&self, epoch: u64) -> Table {
@@ -140,7 +133,7 @@ impl Counting {
             return Err(KernelError::Incomplete("the last set is still being cleared: make epochs longer"));
         }
         let header = self.header(kernel)?;
-        let next = read(&header).next(utc_ns());
+        let next = read(&header).next(wall_time_ns());
         let translator = kernel.translator()?.ok_or(KernelError::Incomplete("there is no translator"))?;
         let sets = self.set(kernel, next.number)?;
         let (number, table, name) = (self.number, self.table(next.number), self.name.clone());

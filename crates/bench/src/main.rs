@@ -10,6 +10,7 @@
 //! | `accuracy`, `granularity` | how far readings are from the truth, how much slower they make a program on the same core, by the way of acquiring values |
 //! | `responder`, `collectors`, `kernel-cost` | what READs take in softirq |
 //! | `dta` | what telemetry reports take in softirq |
+//! | `dta-beside` | metrics that are read while reports come |
 //! | `dta-query` | how fast telemetry in memory is asked |
 //! | `dta-live` | the same by a device, beside collectors that are processes |
 //! | `requester` | one soft requester thread beside its bare sockets |
@@ -78,6 +79,7 @@ fn run(words: &[&str]) -> anyhow::Result<bool> {
         ["kernel-cost"] => softirq::kernel_cost::run(),
         ["dta"] => softirq::translator::run(),
         ["dta-live"] => telemetry::run(),
+        ["dta-beside"] => telemetry::beside::run(),
         ["dta-query"] => telemetry::query::run(),
         ["requester"] => Ok(requester::run()),
         ["hybrid"] => hybrid::run(),

@@ -12,6 +12,7 @@ use onlooker_metrics::scheduler;
 
 use super::acquisition::{Acquisition, PUBLISHED};
 use super::prefixes;
+use super::refused::Refused;
 use super::telemetry::Telemetry;
 use crate::prefix::Prefix;
 use crate::units::{Size, Span};
@@ -126,14 +127,17 @@ impl Default for Kernel {
     }
 }
 
-/// A key, its value and what to set instead.
-pub(super) type Refused = (&'static str, String, &'static str);
-
 impl Kernel {
     /// Whether there is to be a kernel responder.
     #[must_use]
     pub fn is_on(&self) -> bool {
         !self.devices.is_empty()
+    }
+
+    /// UDP ports that READs come to.
+    #[must_use]
+    pub fn ports(&self) -> Vec<u16> {
+        if self.roce { vec![self.port, ROCE_PORT] } else { vec![self.port] }
     }
 
     /// Groups that have a collector: computed and published ones. What the responder itself counts is of use to everybody.

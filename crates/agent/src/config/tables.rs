@@ -7,7 +7,7 @@ use onlooker_metrics::tables::processes::By;
 use onlooker_metrics::tables::{cgroups, connections, processes};
 use serde::{Deserialize, Serialize};
 
-use super::kernel::Refused;
+use super::refused::Refused;
 use crate::units::Span;
 
 /// TCP connections.

@@ -13,7 +13,7 @@ use onlooker_wire::dta::{MAX_PAYLOAD_BYTES, PORT};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::kernel::Refused;
+use super::refused::Refused;
 use crate::prefix::Prefix;
 use crate::units::{Size, Span};
 
@@ -192,16 +192,17 @@ impl Telemetry {
         !self.allow.is_empty() && !self.tables.is_empty()
     }
 
-    pub(super) fn check(&self, kernel: &super::Kernel) -> Result<(), Refused> {
+    /// Beside a kernel responder, which has these ports.
+    pub(super) fn check(&self, has_responder: bool, taken: &[u16]) -> Result<(), Refused> {
         let refuse = |key, value: &dyn ToString, message| Err((key, value.to_string(), message));
         if !self.is_on() && self.allow.is_empty() && self.tables.is_empty() {
             return Ok(());
         }
-        if !kernel.is_on() {
+        if !has_responder {
             let advice = "need the kernel responder, in whose memory they lie: name its devices in [kernel] devices";
             return refuse("kernel.telemetry.tables", &self.tables.len(), advice);
         }
-        if self.port == 0 || self.port == kernel.port || (kernel.roce && self.port == onlooker_wire::ROCE_PORT) {
+        if self.port == 0 || taken.contains(&self.port) {
             return refuse("kernel.telemetry.port", &self.port, "must be 1 to 65535, and not where READs go");
         }
         if self.allow.len() > 1024 {

@@ -11,14 +11,13 @@ use std::time::Duration;
 use onlooker_metrics::collect::stop_publishing;
 use onlooker_metrics::groups::Group;
 use onlooker_metrics::scheduler;
-use onlooker_responder::{
-    Config, Device, Error, Home, Hook, Outcome, Pinned, Prefix, Rate, Reattached, Standing, probe,
-};
+use onlooker_responder::{Config, Device, Error, Home, Hook, Outcome, Pinned, Rate, Reattached, Standing, probe};
 use rustix::fs::{FlockOperation, flock};
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 
 use super::recover::OWN_SLAB;
+use super::sources::prefixes;
 use super::telemetry::{self, TableState};
 use super::{CONTROL_SLAB, KernelError, own_blocks};
 use crate::config;
@@ -221,10 +220,6 @@ fn is_like(pinned: &Pinned, config: &config::Kernel) -> bool {
         Err(_) => false,
     };
     has(CONTROL_SLAB, config.control_blocks()) && has(OWN_SLAB, own_blocks()) && pinned.ledger().is_ok()
-}
-
-pub(super) fn prefixes(allow: &[crate::prefix::Prefix]) -> Result<Vec<Prefix>, Error> {
-    allow.iter().map(|prefix| Prefix::new(prefix.address(), prefix.bits())).collect()
 }
 
 /// Attaches what is not attached, detaches what is not configured (any more): names decide.

@@ -18,6 +18,7 @@ pub mod recover;
 pub mod roce;
 pub mod slabs;
 mod slots;
+mod sources;
 pub mod telemetry;
 pub mod upkeep;
 pub mod user;

@@ -17,9 +17,10 @@ use onlooker_translator::{Config, Counters, Place, Table, Translator};
 use serde::{Deserialize, Serialize};
 
 use super::ledger::FIRST_USER_SLAB;
-use super::{BLOCK_BYTES, KernelError, TABLES_SLAB, load};
+use super::sources::prefixes;
+use super::{BLOCK_BYTES, KernelError, TABLES_SLAB};
 use crate::config::{self, telemetry::Telemetry};
-use crate::{epochs, host};
+use crate::host;
 
 /// Slab, first block and blocks.
 pub type Part = (u32, u32, u32);
@@ -94,7 +95,7 @@ pub(super) fn put_right(pinned: &Pinned, config: &Telemetry) -> Result<Vec<Table
     };
     let (translator, _) = Translator::ensure(&settings, pinned)?;
     // Nobody is let in by an old list while tables change.
-    translator.set_sources(&load::prefixes(&config.allow)?)?;
+    translator.set_sources(&prefixes(&config.allow)?)?;
     let mut states = keep(&translator, config)?;
     let mut memory = Memory::of(pinned, &states)?;
     let missing: Vec<_> =
@@ -177,7 +178,7 @@ fn keep(translator: &Translator, config: &Telemetry) -> Result<Vec<TableState>, 
 /// Epoch 0 begins now.
 fn begin_epoch(pinned: &Pinned, (slab, first_block): (u32, u32)) -> Result<(), KernelError> {
     let header = pinned.slab(slab)?.map(first_block, PAGE_BLOCKS, true)?;
-    let epoch = Epoch { number: 0, began_ns: epochs::utc_ns(), before_began_ns: 0 };
+    let epoch = Epoch { number: 0, began_ns: host::wall_time_ns(), before_began_ns: 0 };
     for (word, bytes) in header.words().iter().zip(epoch.to_bytes().as_chunks::<8>().0) {
         word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
     }

@@ -4,6 +4,8 @@
 //! A core sends frames over a veth pair, by an XDP program on live frames; the other core has the receiving end's NAPI thread, and whatever process gets reports.
 //! Counted is what that core's threads have run: reports a second of its time, whatever the sender can do.
 
+pub(crate) mod beside;
+mod generator;
 mod indexed;
 pub(crate) mod query;
 mod rig;
@@ -18,7 +20,8 @@ use onlooker_wire::dta::{Body, Copies};
 
 use crate::machine::is_quick;
 use crate::report::{figure, spread};
-pub(crate) use rig::{ACCESS, frame_to};
+pub(crate) use generator::ACCESS;
+pub(crate) use rig::frame_to;
 use rig::{Counted, Rig};
 
 /// An IPv4 flow, and the switches on its way.

@@ -15,8 +15,7 @@ use onlooker_responder::{Config as ResponderConfig, Hook, Prefix, Responder, Sla
 use onlooker_translator::{Config, Exit, Place, Table, Translator};
 use onlooker_wire::dta::{Body, PORT};
 
-use super::KEY;
-use super::rig::frame_to;
+use super::{ACCESS, KEY, frame_to};
 use crate::machine::{ASKING_CORE, WATCHED_CORE, is_quick, pin, thread_cpu_ns};
 use crate::report::{Results, median};
 
@@ -115,7 +114,7 @@ impl Lists {
         let tables: Vec<_> = (0..u16::try_from(LISTS)?)
             .map(|number| {
                 let place = Place { slab: 0, first_block: u32::from(number) * blocks_of_one };
-                (number, Table { access: super::rig::ACCESS, shape: Shape::Append(list, Position::default()), place })
+                (number, Table { access: ACCESS, shape: Shape::Append(list, Position::default()), place })
             })
             .collect();
         translator.put_tables(&tables)?;

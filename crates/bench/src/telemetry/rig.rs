@@ -2,34 +2,26 @@
 //! A core that sends, and a core that receives by the NAPI thread of a veth device. In namespaces of this thread.
 
 use std::fs;
-use std::io::ErrorKind;
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
-use libbpf_rs::{Link, MapCore as _, MapFlags, Object, ObjectBuilder, ProgramInput};
+use anyhow::{Result, ensure};
+use libbpf_rs::Link;
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg};
 use onlooker_dta::translator::Shape;
 use onlooker_responder::{Config as ResponderConfig, Device, Home, Hook, Pinned, Prefix, Rate};
-use onlooker_testbed::{World, run, until};
+use onlooker_testbed::{World, run};
 use onlooker_translator::{Config, Exit, Place, Table, Translator};
-use onlooker_wire::dta::{Body, Importance, MAX_REPORT_BYTES, PORT, Report};
-use onlooker_wire::{Envelope, Ethernet, Mac, Tags};
-use rustix::process::Pid;
-use rustix::thread::{CpuSet, sched_setaffinity};
+use onlooker_wire::Mac;
+use onlooker_wire::dta::{Body, PORT};
 
+use super::generator::{ACCESS, Generator, frame_between, mac_of, napi_thread, run_ns};
 use crate::machine::{ASKING_CORE, WATCHED_CORE, is_quick, pin, set_realtime, thread_cpu_ns};
 
-const GENERATOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/generator.bpf.o"));
-/// bpf.h.
-const LIVE_FRAMES: u32 = 1 << 1;
+const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 1, 2, 3);
+const OWN: Ipv4Addr = Ipv4Addr::new(10, 1, 2, 4);
 const FRAMES_AT_ONCE: u32 = 1 << 14;
-pub(crate) const ACCESS: u32 = 0xfeed_beef;
-/// Different keys: more than caches have room for, and a tenth of what the table has.
-const KEYS: u32 = 1 << 17;
-/// Ethernet, IPv4, UDP, report header: what follows is the key, or the entry.
-const KEY_AT: u32 = 14 + 20 + 8 + 20;
 const SLAB_BLOCKS: u32 = 1 << 15;
 
 /// Reports, and the time that the receiving core had for them.
@@ -49,7 +41,7 @@ impl Counted {
 pub(super) struct Rig {
     _world: World,
     responder: Pinned,
-    generator: Object,
+    generator: Generator,
     device: Device,
     mac: Mac,
     time: Duration,
@@ -70,11 +62,9 @@ impl Rig {
         for slab in 0..4 {
             responder.create_slab(slab, SLAB_BLOCKS)?;
         }
-        let generator = ObjectBuilder::default().open_memory(GENERATOR)?.load()?;
+        let generator = Generator::new()?;
         let device = Device::named("olb0")?;
-        let text = fs::read_to_string("/sys/class/net/olb0/address")?;
-        let octets: Vec<u8> = text.trim().split(':').filter_map(|octet| u8::from_str_radix(octet, 16).ok()).collect();
-        let mac = Mac(octets.try_into().ok().context("no Ethernet address")?);
+        let mac = mac_of(&fs::read_to_string("/sys/class/net/olb0/address")?)?;
         let time = Duration::from_millis(if is_quick() { 300 } else { 1000 });
         Ok(Self { _world: world, responder, generator, device, mac, time })
     }
@@ -87,12 +77,7 @@ impl Rig {
     /// What a program does that only counts.
     pub(super) fn dropped(&self, frame: &[u8]) -> Result<Counted> {
         let _link = self.attach("count_and_drop")?;
-        let dropped = self.generator.maps().find(|map| map.name() == "dropped").context("no map")?;
-        let count = || -> Result<u64> {
-            let values = dropped.lookup_percpu(&[0; 4], MapFlags::ANY)?.unwrap_or_default();
-            Ok(values.into_iter().filter_map(|value| value.try_into().ok().map(u64::from_le_bytes)).sum())
-        };
-        self.measure(frame, count)
+        self.measure(frame, || self.generator.dropped())
     }
 
     /// What the translator does, behind the responder on a hook.
@@ -158,32 +143,19 @@ impl Rig {
     }
 
     fn attach(&self, name: &str) -> Result<Link> {
-        let program = self.generator.progs_mut().find(|program| program.name() == name).context("no program")?;
-        Ok(program.attach_xdp(i32::try_from(self.device.index())?)?)
+        self.generator.attach(name, self.device.index())
     }
 
     /// Sends for a while; what `count` rose by, and what the receiving end's NAPI thread has run.
     fn measure(&self, frame: &[u8], count: impl Fn() -> Result<u64>) -> Result<Counted> {
         fs::write("/sys/class/net/olb0/threaded", "1")?;
-        let napi = until("the NAPI thread", napi_thread);
-        let mut watched = CpuSet::new();
-        watched.set(WATCHED_CORE);
-        sched_setaffinity(Some(napi), &watched)?;
-        let settings = self.generator.maps().find(|map| map.name() == "settings").context("no map")?;
-        let sender = Device::named("ola0")?.index();
-        let values = [sender, KEY_AT, KEYS, 0].map(u32::to_le_bytes).concat();
-        settings.update(&[0; 4], &values, MapFlags::ANY)?;
-        let generate = self.generator.progs_mut().find(|program| program.name() == "generate").context("no program")?;
+        let napi = napi_thread("olb0")?;
+        self.generator.aim(Device::named("ola0")?.index())?;
         pin(ASKING_CORE)?;
         let send_for = |time: Duration| -> Result<()> {
             let begun = Instant::now();
             while begun.elapsed() < time {
-                generate.test_run(ProgramInput {
-                    data_in: Some(frame),
-                    flags: LIVE_FRAMES,
-                    repeat: FRAMES_AT_ONCE,
-                    ..ProgramInput::default()
-                })?;
+                self.generator.send(frame, FRAMES_AT_ONCE)?;
             }
             Ok(())
         };
@@ -195,44 +167,7 @@ impl Rig {
     }
 }
 
-/// A report to a table, in a frame to a device.
+/// A report to a table, in a frame to a device of this bench.
 pub(crate) fn frame_to(destination: Mac, table: u16, body: Body<'_>) -> Result<Vec<u8>> {
-    let report = Report {
-        importance: Importance::Low,
-        immediate: false,
-        sequence: None,
-        reporter: 1,
-        table,
-        access: ACCESS,
-        generation: 0,
-        body,
-    };
-    let envelope = Envelope::socket("10.1.2.3:40001".parse()?, ([10, 1, 2, 4], PORT).into())?;
-    let ethernet = Ethernet { destination, source: Mac([2, 0, 0, 0, 0, 1]), tags: Tags::None };
-    let mut datagram = [0; MAX_REPORT_BYTES];
-    let length = report.write(&mut datagram)?;
-    let mut frame = vec![0; ethernet.len_bytes() + envelope.len_bytes() + length];
-    let mut at = ethernet.write(envelope.ip.ether_type(), &mut frame)?;
-    at += envelope.write(length, &mut frame[at..])?;
-    // The sender changes keys, and a wrong checksum would be dropped by sockets: none.
-    frame[at - 2..at].fill(0);
-    frame[at..].copy_from_slice(&datagram[..length]);
-    Ok(frame)
-}
-
-fn napi_thread() -> Option<Pid> {
-    let entries = fs::read_dir("/proc").ok()?.flatten();
-    let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let is_it =
-        |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.starts_with("napi/olb0-"));
-    pids.find(is_it).and_then(Pid::from_raw)
-}
-
-/// What a thread has run.
-fn run_ns(thread: Pid) -> Result<u64> {
-    let text = match fs::read_to_string(format!("/proc/{}/schedstat", thread.as_raw_nonzero())) {
-        Err(error) if error.kind() == ErrorKind::NotFound => anyhow::bail!("the NAPI thread has gone"),
-        other => other?,
-    };
-    Ok(text.split_ascii_whitespace().next().context("schedstat is empty")?.parse()?)
+    frame_between((SOURCE, OWN), destination, table, body)
 }
