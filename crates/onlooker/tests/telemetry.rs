@@ -71,6 +71,17 @@ impl Collector {
     }
 }
 
+/// Two packets of 1500 bytes, of which 42 were kept each.
+fn capture() -> Vec<u8> {
+    let header = [0xa1b2_c3d4u32, 2 | 4 << 16, 0, 0, 65_535, 1].map(u32::to_le_bytes).concat();
+    let packet_header = [0u32, 0, 42, 1500].map(u32::to_le_bytes).concat();
+    let ethernet = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+    let ip = [0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    let udp = [1, 187, 0x13, 0x88, 0, 8, 0, 0];
+    let packet = [&packet_header[..], &ethernet, &ip, &udp].concat();
+    [header, packet.clone(), packet].concat()
+}
+
 #[test]
 fn what_is_reported_can_be_asked_for() {
     if !is_root("telemetry over a veth pair") {
@@ -114,9 +125,18 @@ fn what_is_reported_can_be_asked_for() {
     let (_, counted) = collector.ask_json("count", &["bytes", FLOW]);
     assert_eq!((&counted[0]["count"], &counted[0]["count_before"]), (&json!(1540), &Value::Null));
 
+    // Of a capture: two packets of a flow, as tcpdump would write them.
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("capture.pcap");
+    std::fs::write(&path, capture()).expect("writes");
+    let (code, err) = collector.report("key-increment", "3", &["--pcap", path.to_str().expect("UTF-8")], "");
+    assert!(code == 0 && err.contains("2 packets of 3000 bytes are of flows, 0 others"), "{err}");
+    let (_, counted) = collector.ask_json("count", &["bytes", "10.0.0.1:443-10.0.0.2:5000/udp"]);
+    assert_eq!(counted[0]["count"], 3000);
+
     let status = collector.agent.command("telemetry").arg("--json").output().expect("it runs");
     let status: Value = serde_json::from_slice(&status.stdout).expect("JSON");
-    assert_eq!((&status["tables"][0]["name"], &status["reports"]["stored"]), (&json!("paths"), &json!(13)), "{status}");
+    assert_eq!((&status["tables"][0]["name"], &status["reports"]["stored"]), (&json!("paths"), &json!(14)), "{status}");
 
     // What is wrong is said, with what to do.
     let (code, _, err) = collector.ask("get", &["path", FLOW]);

@@ -13,6 +13,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::{MapHandle, ProgramHandle};
+use onlooker_responder::barrier::wait_for_programs;
 use onlooker_responder::error::{Result, system};
 use onlooker_responder::home::{BPFFS_ADVICE, pin};
 use onlooker_responder::{Home, Pinned};
@@ -91,7 +92,8 @@ impl Translator {
         }
     }
 
-    /// Ends the translator of a responder: reports pass to whoever listens. What is in memory stays there. False where there is none.
+    /// Ends the translator of a responder: reports pass to whoever listens, and nothing writes to memory any more when this returns. What is there stays. False
+    /// where there is none.
     ///
     /// # Errors
     /// The responder's table cannot be changed, or a pin not be removed.
@@ -99,7 +101,11 @@ impl Translator {
         responder.clear_next()?;
         let home = path(responder.home());
         let was_there = home.exists();
+        // With the pins the timers of lists go, too.
         remove_all(&home)?;
+        if was_there {
+            wait_for_programs();
+        }
         Ok(was_there)
     }
 }

@@ -12,6 +12,7 @@ use onlooker_metrics::collect::stop_publishing;
 use onlooker_metrics::groups::Group;
 use onlooker_metrics::scheduler;
 use onlooker_responder::{Config, Device, Error, Home, Hook, Outcome, Pinned, Rate, Reattached, Standing, probe};
+use onlooker_translator::Translator;
 use rustix::fs::{FlockOperation, flock};
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
@@ -160,7 +161,11 @@ fn put_right(config: &config::Kernel, replace: bool) -> Result<Report, KernelErr
     let telemetry = if replace { telemetry::put_right(&pinned, &config.telemetry) } else { Ok(Vec::new()) };
     let (telemetry, telemetry_error) = match telemetry {
         Ok(tables) => (tables, None),
-        Err(error) => (Vec::new(), Some(explain(&error))),
+        Err(error) => {
+            // Its slabs become others' now: nothing may write there any more.
+            Translator::uninstall(&pinned)?;
+            (Vec::new(), Some(explain(&error)))
+        }
     };
     let devices = attach(&pinned, config)?;
     pinned.set_lease(config.lease.as_duration())?;

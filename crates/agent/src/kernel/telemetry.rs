@@ -220,9 +220,9 @@ impl<'a> Memory<'a> {
                 }
             }
         }
-        let bytes = if small.is_some() { later.min(MAX_SLAB_BLOCKS.into()) } else { blocks };
-        let first_slab = self.free_slabs(bytes.div_ceil(MAX_SLAB_BLOCKS.into()))?;
-        for (slab, _, size) in parts(first_slab, 0, bytes) {
+        let room = if small.is_some() { later.min(MAX_SLAB_BLOCKS.into()) } else { blocks };
+        let first_slab = self.free_slabs(room.div_ceil(MAX_SLAB_BLOCKS.into()))?;
+        for (slab, _, size) in parts(first_slab, 0, room) {
             self.pinned.create_slab(slab, size)?;
             self.slabs.insert(slab, size);
         }

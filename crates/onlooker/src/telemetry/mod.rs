@@ -2,6 +2,7 @@
 //! `onlooker telemetry`: questions to a collector's telemetry tables, and `onlooker report`, which writes to them.
 
 mod ask;
+mod flows;
 pub(crate) mod report;
 mod tail;
 

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `onlooker report`: sends telemetry reports, one for each line of standard input.
+//! `onlooker report`: sends telemetry reports, one for each line of standard input, or the bytes of each flow of a capture.
 
 use std::io::{self, BufRead as _};
 use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use onlooker_reporter::{Report, Reporter};
 use onlooker_telemetry::text::Bytes;
 use onlooker_wire::dta::{Body, Copies, Importance, PORT};
 
-use super::TelemetryError;
+use super::{TelemetryError, flows};
 use crate::number::parse_duration;
 use crate::{End, Failure, output};
 
@@ -31,7 +32,10 @@ pub(crate) struct Arguments {
     table: u16,
     /// File with the table's access key, eight hexadecimal digits [default: $ONLOOKER_ACCESS_KEY]
     #[arg(long, value_name = "PATH")]
-    access_key_file: Option<std::path::PathBuf>,
+    access_key_file: Option<PathBuf>,
+    /// Count the bytes of each flow in this capture of packets (pcap; `-`: standard input), instead of reading lines
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
     /// Copies of each key's entry
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=4))]
     copies: u8,
@@ -99,29 +103,51 @@ pub(crate) fn run(arguments: &Arguments) -> Result<End, Failure> {
         Level::Medium => Importance::Medium,
         Level::High => Importance::High,
     };
+    let send = |reporter: &mut Reporter, body: Body<'_>| -> Result<bool, String> {
+        let report = Report { importance, ..Report::new(arguments.table, access, body) };
+        reporter.report(&report).map_err(|error| error.to_string())
+    };
+    let copies = Copies::All(arguments.copies);
     let mut bad = 0;
-    for (number, line) in (1u64..).zip(io::stdin().lock().lines()) {
-        let line = line.map_err(failed)?;
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
+    if let Some(path) = &arguments.pcap {
+        if arguments.primitive != Primitive::KeyIncrement {
+            return Err(TelemetryError::Report("a capture's flows are counted: take key-increment".to_owned()).into());
         }
-        let copies = Copies::All(arguments.copies);
-        let sent = arguments.primitive.parse(line).and_then(|Line { key, payload, addend }| {
-            let body = match arguments.primitive {
-                Primitive::KeyWrite => Body::KeyWrite { key: &key.0, payload: &payload.0, copies },
-                Primitive::Append => Body::Append { payload: &payload.0 },
-                Primitive::KeyIncrement => Body::KeyIncrement { key: &key.0, addend, copies },
-            };
-            let report = Report { importance, ..Report::new(arguments.table, access, body) };
-            reporter.report(&report).map_err(|error| error.to_string())
+        let counted = flows::count(path, |flow, bytes| {
+            let body = Body::KeyIncrement { key: flow, addend: bytes, copies };
+            match send(&mut reporter, body) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(silent(arguments)),
+                Err(what) => Err(what),
+            }
         });
-        match sent {
-            Ok(true) => {}
-            Ok(false) => return Err(TelemetryError::Report(silent(arguments)).into()),
-            Err(what) => {
-                output::note(&format!("line {number}: {what}"));
-                bad += 1;
+        let counted = counted.map_err(TelemetryError::Report)?;
+        output::note(&format!(
+            "{} packets of {} bytes are of flows, {} others",
+            counted.packets, counted.bytes, counted.others
+        ));
+    } else {
+        for (number, line) in (1u64..).zip(io::stdin().lock().lines()) {
+            let line = line.map_err(failed)?;
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let sent = arguments.primitive.parse(line).and_then(|Line { key, payload, addend }| {
+                let body = match arguments.primitive {
+                    Primitive::KeyWrite => Body::KeyWrite { key: &key.0, payload: &payload.0, copies },
+                    Primitive::Append => Body::Append { payload: &payload.0 },
+                    Primitive::KeyIncrement => Body::KeyIncrement { key: &key.0, addend, copies },
+                };
+                send(&mut reporter, body)
+            });
+            match sent {
+                Ok(true) => {}
+                Ok(false) => return Err(TelemetryError::Report(silent(arguments)).into()),
+                Err(what) => {
+                    output::note(&format!("line {number}: {what}"));
+                    bad += 1;
+                }
             }
         }
     }
