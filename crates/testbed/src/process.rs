@@ -28,9 +28,10 @@ pub fn example(package: &str, name: &str) -> PathBuf {
 fn built(package: &str, kind: &str, name: &str, folder: &Path) -> PathBuf {
     static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-    // .../target/debug/deps/test-... -> .../target/debug
+    // .../target/debug/deps/test-... -> .../target/debug, where programs such as benches are themselves.
     let test = std::env::current_exe().unwrap();
-    let profile = test.parent().and_then(Path::parent).expect("in a target directory");
+    let directory = test.parent().expect("in a target directory");
+    let profile = directory.ancestors().find(|path| !path.ends_with("deps")).expect("in a target directory");
     let path = profile.join(folder).join(name);
     let is_built = std::env::var_os("ONLOOKER_BUILT").is_some_and(|built| !built.is_empty()) && path.exists();
     if is_built || built.contains(&path) {
