@@ -238,7 +238,7 @@ bench-dta: setup-bench
 .PHONY: bench-dta-beside
 bench-dta-beside: setup-test
 	$(CARGO) build --release --quiet -p onlooker -p onlooker-agent
-	$(BENCH) dta-beside
+	ONLOOKER_BUILT=1 $(BENCH) dta-beside
 
 .PHONY: bench-dta-query
 bench-dta-query: setup-test

@@ -11,7 +11,12 @@ struct settings {
 	__u32 at;     /* where four bytes of a frame change */
 	__u32 keys;   /* how many there are of them, a power of two */
 	__u32 next;
+	__u64 interval_ns; /* between two frames; 0: as fast as can be */
+	__u64 due_ns;
 };
+
+/* Who was held up catches up with so much, which a veth pair's ring has room for. */
+#define BURST_NS 100000
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -40,6 +45,15 @@ int generate(struct xdp_md *xdp)
 	key = data + (s->at & 127);
 	if ((void *)(key + 1) > end)
 		return XDP_DROP;
+	if (s->interval_ns) {
+		__u64 now_ns = bpf_ktime_get_ns();
+
+		if (now_ns < s->due_ns)
+			return XDP_DROP;
+		if (s->due_ns + BURST_NS < now_ns)
+			s->due_ns = now_ns - BURST_NS;
+		s->due_ns += s->interval_ns;
+	}
 	*key = __builtin_bswap32(s->next++ & (s->keys - 1));
 	return bpf_redirect(s->device, 0);
 }

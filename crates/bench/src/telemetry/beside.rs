@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use onlooker_responder::{Device, Home};
@@ -21,8 +21,8 @@ use crate::machine::{ASKING_CORE, is_quick, pin};
 use crate::report::{Results, median};
 
 const PER_S: u32 = 1_000_000;
-/// Reports that are sent together, a millisecond's.
-const AT_ONCE: u32 = PER_S / 1000;
+/// Looks whether one is due, between two looks whether it is over.
+const LOOKS: u32 = 1 << 20;
 
 /// A reading every 10 ms for a while, as `onlooker read` tells of it. It goes before the sender, which is on the same core: what is late then is the watched core's doing.
 fn read(address: &str, token: &Path, readings: u32) -> Result<Value> {
@@ -35,16 +35,13 @@ fn read(address: &str, token: &Path, readings: u32) -> Result<Value> {
     Ok(serde_json::from_str(text.lines().last().context("no summary")?)?)
 }
 
-/// Sends at the rate until it is over; how many.
-fn send(generator: &Generator, frame: &[u8], is_over: &AtomicBool) -> Result<u64> {
-    let (begun, mut sent) = (Instant::now(), 0u64);
+/// Sends until it is over; how many.
+fn send(generator: &Generator, frame: &[u8], is_over: &AtomicBool) -> Result<u32> {
+    let before = generator.sent()?;
     while !is_over.load(Ordering::Relaxed) {
-        generator.send(frame, AT_ONCE)?;
-        sent += u64::from(AT_ONCE);
-        let due = Duration::from_nanos(sent * 1_000_000_000 / u64::from(PER_S));
-        thread::sleep(due.saturating_sub(begun.elapsed()));
+        generator.send(frame, LOOKS)?;
     }
-    Ok(sent)
+    Ok(generator.sent()?.wrapping_sub(before))
 }
 
 pub(crate) fn run() -> Result<bool> {
@@ -64,7 +61,7 @@ pub(crate) fn run() -> Result<bool> {
     let mac = mac_of(&run_command("nsenter", &[&network, "unshare", "--mount", "sh", "-c", threaded]))?;
     let napi = napi_thread("eth0")?;
     let generator = Generator::new()?;
-    generator.aim(Device::named(namespace.outside_device())?.index())?;
+    generator.aim(Device::named(namespace.outside_device())?.index(), Some(PER_S))?;
     let body = Body::KeyWrite { key: &KEY, payload: &PATH, copies: Copies::All(2) };
     let frame = frame_between((outside, inside), mac, 1, body)?;
     let home = Home::new(namespace.bpffs(), "agent")?;
@@ -79,7 +76,7 @@ pub(crate) fn run() -> Result<bool> {
         let alone = read(&address, &token, readings)?;
         let is_over = AtomicBool::new(false);
         let (before, run_before_ns, begun) = (stored()?, run_ns(napi)?, Instant::now());
-        let (beside, sent) = thread::scope(|scope| -> Result<(Value, u64)> {
+        let (beside, sent) = thread::scope(|scope| -> Result<(Value, u32)> {
             let reading = scope.spawn(|| {
                 let beside = read(&address, &token, readings);
                 is_over.store(true, Ordering::Relaxed);
@@ -93,11 +90,11 @@ pub(crate) fn run() -> Result<bool> {
         #[allow(clippy::cast_precision_loss)]
         {
             rates.push(came as f64 / took.as_secs_f64());
-            shares.push(came as f64 / sent as f64);
+            shares.push(came as f64 / f64::from(sent));
             println!(
                 "beside {:.2} million reports/s ({:.4} of those sent): the core has run for {:.0} % of the time; late p99 {:.0} us, alone {:.0}; readings take {:.0} us, alone {:.0} (medians)",
                 came as f64 / took.as_secs_f64() / 1e6,
-                came as f64 / sent as f64,
+                came as f64 / f64::from(sent),
                 ran_ns as f64 / took.as_nanos() as f64 * 100.0,
                 at(&beside, "late", "p99_ns") / 1e3,
                 at(&alone, "late", "p99_ns") / 1e3,

@@ -47,14 +47,23 @@ impl Generator {
         Ok(values.into_iter().filter_map(|value| value.try_into().ok().map(u64::from_le_bytes)).sum())
     }
 
-    /// Frames go out by this device from now on, and begin with the first key.
-    pub(super) fn aim(&self, device: u32) -> Result<()> {
+    /// Frames go out by this device from now on, and begin with the first key; at a rate, or as fast as can be.
+    pub(super) fn aim(&self, device: u32, per_s: Option<u32>) -> Result<()> {
         let settings = self.0.maps().find(|map| map.name() == "settings").context("no map")?;
-        let values = [device, KEY_AT, KEYS, 0].map(u32::to_le_bytes).concat();
+        let interval_ns = per_s.map_or(0, |per_s| 1_000_000_000 / u64::from(per_s));
+        let words = [device, KEY_AT, KEYS, 0].map(u32::to_le_bytes).concat();
+        let values = [words, interval_ns.to_le_bytes().to_vec(), vec![0; 8]].concat();
         Ok(settings.update(&[0; 4], &values, MapFlags::ANY)?)
     }
 
-    /// Sends so many, as fast as this core can.
+    /// Frames that were sent since it was aimed, modulo 2^32.
+    pub(super) fn sent(&self) -> Result<u32> {
+        let settings = self.0.maps().find(|map| map.name() == "settings").context("no map")?;
+        let values = settings.lookup(&[0; 4], MapFlags::ANY)?.unwrap_or_default();
+        Ok(values.get(12..16).and_then(|next| next.try_into().ok()).map_or(0, u32::from_le_bytes))
+    }
+
+    /// Looks so many times whether a frame is due, and sends it.
     pub(super) fn send(&self, frame: &[u8], count: u32) -> Result<()> {
         let input = ProgramInput { data_in: Some(frame), flags: LIVE_FRAMES, repeat: count, ..ProgramInput::default() };
         self.program("generate")?.test_run(input)?;

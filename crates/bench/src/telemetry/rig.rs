@@ -150,7 +150,7 @@ impl Rig {
     fn measure(&self, frame: &[u8], count: impl Fn() -> Result<u64>) -> Result<Counted> {
         fs::write("/sys/class/net/olb0/threaded", "1")?;
         let napi = napi_thread("olb0")?;
-        self.generator.aim(Device::named("ola0")?.index())?;
+        self.generator.aim(Device::named("ola0")?.index(), None)?;
         pin(ASKING_CORE)?;
         let send_for = |time: Duration| -> Result<()> {
             let begun = Instant::now();
